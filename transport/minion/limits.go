@@ -1,0 +1,87 @@
+package minion
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Limits bounds both endpoints. A zero field takes the default that its comment names.
+type Limits struct {
+	// MaxFrame is the largest request in bytes, all its frames together
+	// (option max_frame_size; default 128 MiB).
+	MaxFrame int64
+	// MaxInFlight is the number of bytes that large requests of all connections may
+	// hold at one time, while they arrive and while they are answered. The connection
+	// that would pass it is closed (default: 1 GiB, at least 2 MaxFrame).
+	MaxInFlight int64
+	// HandshakeTimeout is the time from accept to the end of the ZMTP hand-shake,
+	// PROXY header included (default 10 s).
+	HandshakeTimeout time.Duration
+	// WriteTimeout is how long a write may make no progress (default 30 s).
+	WriteTimeout time.Duration
+	// PingInterval is the time between PINGs on an idle connection; a balancer's idle
+	// limit must be longer (Salt's zmq_heartbeat_ivl; default 10 s, negative: off).
+	PingInterval time.Duration
+	// PingTimeout is how long a peer may be silent after a PING, or in the middle of
+	// a frame (Salt's zmq_heartbeat_timeout; default 30 s).
+	PingTimeout time.Duration
+	// DrainTimeout is how long a stopping endpoint waits for running handlers and
+	// for queued publications (default 5 s).
+	DrainTimeout time.Duration
+	// PubHWM is the number of publications queued for one subscriber; past it the
+	// newest is dropped for that subscriber and counted (option pub_hwm; default 1000).
+	PubHWM int
+	// MaxHeld is the number of publications kept for returning subscribers; past it
+	// the oldest is dropped and counted (default 1024).
+	MaxHeld int
+	// Backlog is the length of the kernel's accept queue, used by Listen
+	// (option zmq_backlog; default 1000).
+	Backlog int
+	// MaxConns is the number of connections of one endpoint; a further one is closed
+	// at once and counted (default 65536).
+	MaxConns int
+	// ProxyFrom are the addresses whose connections may start with a PROXY protocol
+	// header, v1 or v2 (option proxy_protocol). Empty: nobody's may.
+	ProxyFrom []netip.Prefix
+	// KeepAliveIdle, KeepAliveInterval and KeepAliveCount set TCP keepalive on
+	// accepted connections (defaults 60 s, 15 s and 3, as Salt's master).
+	KeepAliveIdle, KeepAliveInterval time.Duration
+	KeepAliveCount                   int
+}
+
+// Bounds that no option moves: they limit what is not payload.
+const (
+	maxFrames        = 16      // frames of one request
+	maxCommand       = 4096    // bytes of a command (READY, PING, SUBSCRIBE)
+	maxTopic         = 512     // bytes of one subscription; Salt's are at most 40
+	maxTopics        = 64      // subscriptions of one connection; Salt's minions make 2
+	maxPingContext   = 16      // ZMTP 3.1: the context of PING is at most 16 bytes
+	eagerBody        = 1 << 16 // bodies up to this size are allocated before they arrive
+	maxWriteBytes    = 1 << 18 // bytes handed to the kernel under one write deadline
+	maxWriteMessages = 64      // publications taken from a queue for one write
+)
+
+func (l Limits) withDefaults() Limits {
+	setTo(&l.MaxFrame, 128<<20)
+	setTo(&l.MaxInFlight, max(1<<30, 2*l.MaxFrame))
+	setTo(&l.HandshakeTimeout, 10*time.Second)
+	setTo(&l.WriteTimeout, 30*time.Second)
+	setTo(&l.PingInterval, 10*time.Second)
+	setTo(&l.PingTimeout, 30*time.Second)
+	setTo(&l.DrainTimeout, 5*time.Second)
+	setTo(&l.PubHWM, 1000)
+	setTo(&l.MaxHeld, 1024)
+	setTo(&l.Backlog, 1000)
+	setTo(&l.MaxConns, 1<<16)
+	setTo(&l.KeepAliveIdle, 60*time.Second)
+	setTo(&l.KeepAliveInterval, 15*time.Second)
+	setTo(&l.KeepAliveCount, 3)
+	return l
+}
+
+func setTo[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,32 @@
+package minion
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"syscall"
+)
+
+// Listen opens a TCP listener on addr ("host:port") whose accept queue has the length
+// Limits.Backlog; the kernel caps it at net.core.somaxconn.
+func Listen(ctx context.Context, addr string, lim Limits) (net.Listener, error) {
+	lim = lim.withDefaults()
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	// Go has no option for the backlog; listen(2) on a listening socket sets it anew.
+	raw, err := ln.(*net.TCPListener).SyscallConn()
+	if err == nil {
+		var errSet error
+		err = raw.Control(func(fd uintptr) { errSet = syscall.Listen(int(fd), lim.Backlog) })
+		if err == nil {
+			err = errSet
+		}
+	}
+	if err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("set backlog of %s: %w", addr, err)
+	}
+	return ln, nil
+}

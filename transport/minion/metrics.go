@@ -1,0 +1,138 @@
+package minion
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of one endpoint; the label endpoint is "request" or "publish".
+type metrics struct {
+	connections prometheus.Gauge
+	accepted    prometheus.Counter
+	closed      *prometheus.CounterVec // reason
+	pingsSent   prometheus.Counter
+	received    prometheus.Counter // bytes of requests
+	sent        prometheus.Counter // bytes of replies or publications
+
+	requests *prometheus.CounterVec // result
+	handling prometheus.Gauge
+	took     prometheus.Histogram
+
+	subscribers  prometheus.Gauge
+	publications prometheus.Counter
+	copies       *prometheus.CounterVec // result
+	held         prometheus.Gauge
+	heldDropped  prometheus.Counter
+	losses       prometheus.Counter
+}
+
+func newMetrics(endpoint string, reg prometheus.Registerer) *metrics {
+	labels := prometheus.Labels{"endpoint": endpoint}
+	opts := func(name, help string) prometheus.Opts {
+		return prometheus.Opts{Namespace: "clustermaster", Subsystem: "minion", Name: name, Help: help, ConstLabels: labels}
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts(opts(name, help)))
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts(opts(name, help)))
+	}
+	m := &metrics{
+		connections: gauge("connections", "Open connections of minions."),
+		accepted:    counter("accepted_total", "Connections accepted."),
+		closed: prometheus.NewCounterVec(prometheus.CounterOpts(opts("closed_total",
+			"Connections closed, by reason.")), []string{"reason"}),
+		pingsSent: counter("pings_sent_total", "PING commands sent to idle peers."),
+		received:  counter("received_bytes_total", "Payload bytes received in requests."),
+		sent:      counter("sent_bytes_total", "Payload bytes written to peers."),
+
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts(opts("requests_total",
+			"Requests handled, by result.")), []string{"result"}),
+		handling: gauge("requests_handling", "Requests in a handler now."),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "clustermaster", Subsystem: "minion",
+			Name: "request_duration_seconds", Help: "Time that handlers took.", ConstLabels: labels,
+			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 60}}),
+
+		subscribers:  gauge("subscribers", "Connections with at least one subscription."),
+		publications: counter("publications_total", "Publications handed to this endpoint."),
+		copies: prometheus.NewCounterVec(prometheus.CounterOpts(opts("publication_copies_total",
+			"Copies of publications per subscriber, by result: queued, slow (queue full, dropped), sent.")), []string{"result"}),
+		held:        gauge("held_publications", "Publications kept for returning subscribers."),
+		heldDropped: counter("held_dropped_total", "Held publications dropped because too many are held."),
+		losses:      counter("subscriber_losses_total", "Times at which half of the subscribers went at once."),
+	}
+	if reg != nil {
+		reg.MustRegister(m.connections, m.accepted, m.closed, m.pingsSent, m.sent)
+		if endpoint == "request" {
+			reg.MustRegister(m.received, m.requests, m.handling, m.took)
+		} else {
+			reg.MustRegister(m.subscribers, m.publications, m.copies, m.held, m.heldDropped, m.losses)
+		}
+	}
+	return m
+}
+
+// reason turns the error that ended a connection into a metric label, and says
+// whether it is worth a line in the log: peers that just go are not.
+func reason(err error) (label string, loud bool) {
+	switch {
+	case err == nil:
+		return "closed", false
+	case errors.Is(err, ErrTooLarge):
+		return "too_large", true
+	case errors.Is(err, ErrMemory):
+		return "memory", true
+	case errors.Is(err, ErrProxy):
+		return "proxy", true
+	case errors.Is(err, ErrGarbage):
+		return "garbage", true
+	case errors.Is(err, ErrUnexpected):
+		return "unexpected", true
+	case errors.Is(err, errSilent):
+		return "silent", false
+	case errors.Is(err, errHandler):
+		return "handler", false // the handler has logged what it has to say
+	case errors.Is(err, errStopping), errors.Is(err, context.Canceled):
+		return "stopping", false
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "timeout", false
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "gone", false
+	}
+	return "error", true
+}
+
+// quietLog writes one line of a kind per interval and counts what it leaves out, so
+// that a stranger's garbage can't fill the log.
+type quietLog struct {
+	log      *slog.Logger
+	interval time.Duration
+
+	mu      sync.Mutex // guards last, leftOut
+	last    time.Time
+	leftOut int
+}
+
+func (q *quietLog) warn(msg string, args ...any) {
+	now := time.Now()
+	q.mu.Lock()
+	if !q.last.IsZero() && now.Sub(q.last) < q.interval {
+		q.leftOut++
+		q.mu.Unlock()
+		return
+	}
+	leftOut := q.leftOut
+	q.last, q.leftOut = now, 0
+	q.mu.Unlock()
+	q.log.Warn(msg, append(args, "left_out", leftOut)...)
+}

@@ -1,0 +1,312 @@
+package minion
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zeromq/zmq4"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Publication is one message for subscribers.
+type Publication struct {
+	// Topics, with filtering: one two-frame copy is sent per topic. Ignored without.
+	Topics []string
+	// Payload is shared by all subscribers' queues; nobody may change it any more.
+	Payload []byte
+	// JID names the publication for Hold and Release.
+	JID string
+	// Hold > 0: subscribers that (re)connect within this time get it as well. A later
+	// publication with the same JID takes its place.
+	Hold time.Duration
+}
+
+// PubServer is the publish endpoint: what SUB sockets connect to.
+type PubServer struct {
+	*endpoint
+	filtering bool
+	losses    losses
+
+	mu          sync.Mutex // before subscriber.mu; guards the following, and the order of publications
+	subscribers map[*subscriber]struct{}
+	held        []heldEdition // oldest first, at most Limits.MaxHeld
+}
+
+type heldEdition struct {
+	jid   string
+	until time.Time
+	*edition
+}
+
+// NewPubServer makes a publish endpoint. filtering is the option zmq_filtering: two
+// frames, topic and payload. log and reg may be nil.
+func NewPubServer(lim Limits, filtering bool, log *slog.Logger, reg prometheus.Registerer) *PubServer {
+	p := &PubServer{endpoint: newEndpoint("publish", lim, log, newMetrics("publish", reg)),
+		filtering: filtering, subscribers: make(map[*subscriber]struct{})}
+	p.own, p.buffer, p.talk = zmq4.Pub, 128, p.serveLink
+	p.peers = []zmq4.SocketType{zmq4.Sub, zmq4.XSub}
+	return p
+}
+
+// Serve takes subscribers from ln until ctx ends; it closes ln. A stopping endpoint
+// writes what is queued, for at most Limits.DrainTimeout. It returns nil after ctx
+// ended and may be called again then.
+func (p *PubServer) Serve(ctx context.Context, ln net.Listener) error {
+	var expiry sync.WaitGroup
+	defer expiry.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	expiry.Go(func() { p.expire(ctx) })
+	return p.serve(ctx, ln)
+}
+
+// expire drops held publications in time when nothing else happens.
+func (p *PubServer) expire(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			p.mu.Lock()
+			p.release(func(h heldEdition) bool { return h.until.Before(now) })
+			p.mu.Unlock()
+		}
+	}
+}
+
+// Publish queues a publication for every subscriber that wants it and returns the
+// number of those that it was queued for. It never waits for a subscriber: one whose
+// queue is full misses it. Subscribers see publications in the order of the calls.
+func (p *PubServer) Publish(pub Publication) (subscribers int) {
+	e := newEdition(pub.Topics, pub.Payload, p.filtering)
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.release(func(h heldEdition) bool { return h.until.Before(now) || pub.Hold > 0 && h.jid == pub.JID })
+	if pub.Hold > 0 {
+		p.held = append(p.held, heldEdition{jid: pub.JID, until: now.Add(pub.Hold), edition: e})
+		if len(p.held) > p.lim.MaxHeld {
+			p.held = append(p.held[:0], p.held[1:]...)
+			p.met.heldDropped.Inc()
+		}
+		p.met.held.Set(float64(len(p.held)))
+	}
+	queued, slow := 0, 0
+	for s := range p.subscribers {
+		copies := e.matching(s.prefixes)
+		if len(copies) == 0 {
+			continue
+		}
+		n := s.put(copies, p.lim.PubHWM)
+		if n > 0 {
+			subscribers++
+		}
+		queued, slow = queued+n, slow+len(copies)-n
+	}
+	p.met.publications.Inc()
+	p.count(queued, slow)
+	return subscribers
+}
+
+// Release forgets a held publication.
+func (p *PubServer) Release(jid string) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.release(func(h heldEdition) bool { return h.jid == jid || h.until.Before(now) })
+}
+
+// Subscribers returns the number of connections with at least one subscription.
+func (p *PubServer) Subscribers() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.subscribers)
+}
+
+// Losses returns the times within the last 30 s at which at least half of the
+// subscribers, and at least two, had gone within 2 s. Stopping is no loss.
+func (p *PubServer) Losses() []time.Time { return p.losses.times(time.Now()) }
+
+// release drops held publications; the caller holds mu.
+func (p *PubServer) release(drop func(heldEdition) bool) {
+	kept := p.held[:0]
+	for _, h := range p.held {
+		if !drop(h) {
+			kept = append(kept, h)
+		}
+	}
+	clear(p.held[len(kept):])
+	p.held = kept
+	p.met.held.Set(float64(len(kept)))
+}
+
+func (p *PubServer) count(queued, slow int) {
+	if queued > 0 {
+		p.met.copies.WithLabelValues("queued").Add(float64(queued))
+	}
+	if slow > 0 {
+		p.met.copies.WithLabelValues("slow").Add(float64(slow))
+		p.quiet.warn("publication not queued for slow subscribers", "n", slow)
+	}
+}
+
+// serveLink reads subscriptions until the peer goes; a second goroutine writes.
+func (p *PubServer) serveLink(ctx context.Context, l *link) error {
+	s := newSubscriber(l)
+	ended := make(chan struct{})
+	var writer sync.WaitGroup
+	var errWrite error
+	writer.Go(func() {
+		if errWrite = p.write(s, ended); errWrite != nil {
+			l.conn.Close() // the reader has no deadline
+		}
+	})
+	errRead := p.read(s)
+	p.leave(s)
+	if !p.stopping.Load() {
+		l.conn.Close() // wakes a writer that waits for a peer that doesn't read
+	}
+	close(ended)
+	writer.Wait()
+	if errWrite != nil {
+		return errWrite
+	}
+	return errRead
+}
+
+func (p *PubServer) read(s *subscriber) error {
+	if p.stopping.Load() {
+		return errStopping
+	}
+	for {
+		topic, on, is, err := s.subscription()
+		if err != nil {
+			return err
+		}
+		if is {
+			if err := p.subscribe(s, topic, on); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// subscribe changes the subscriptions of s. What is held and was not for s before is
+// queued now, so that a subscriber that comes back misses nothing.
+func (p *PubServer) subscribe(s *subscriber, topic string, on bool) error {
+	after, err := s.setTopic(topic, on)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := s.prefixes
+	s.prefixes = after
+	switch {
+	case len(s.prefixes) == 0:
+		p.forget(s)
+		return nil
+	case len(before) == 0:
+		p.subscribers[s] = struct{}{}
+		p.met.subscribers.Inc()
+	}
+	if !on || slices.Equal(before, after) {
+		return nil
+	}
+	p.release(func(h heldEdition) bool { return h.until.Before(now) })
+	queued, slow := 0, 0
+	for _, h := range p.held {
+		copies := h.added(before, s.prefixes)
+		n := s.put(copies, p.lim.PubHWM)
+		queued, slow = queued+n, slow+len(copies)-n
+	}
+	p.count(queued, slow)
+	return nil
+}
+
+// leave takes s out for good and notes a loss if many went with it.
+func (p *PubServer) leave(s *subscriber) {
+	p.mu.Lock()
+	was := p.forget(s)
+	remaining := len(p.subscribers)
+	p.mu.Unlock()
+	if was && !p.stopping.Load() && p.losses.left(time.Now(), remaining) {
+		p.met.losses.Inc()
+		p.log.Warn("half of the subscribers went at once; their jobs are sent again where they return", "n", remaining)
+	}
+}
+
+func (p *PubServer) forget(s *subscriber) (was bool) {
+	if _, was = p.subscribers[s]; was {
+		delete(p.subscribers, s)
+		p.met.subscribers.Dec()
+	}
+	return was
+}
+
+// write sends what is queued, and PINGs. It ends with the reader, after writing what
+// is queued if the endpoint stops.
+func (p *PubServer) write(s *subscriber, ended <-chan struct{}) error {
+	var tick <-chan time.Time
+	if p.lim.PingInterval > 0 && s.minor >= 1 {
+		ticker := time.NewTicker(p.lim.PingInterval)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	var batch []frames
+	var pinged time.Time // the first PING that was not answered
+	for {
+		select {
+		case <-s.signal:
+		case now := <-tick:
+			if heard := time.Unix(0, s.heard.Load()); pinged.IsZero() || heard.After(pinged) {
+				pinged = now
+			} else if now.Sub(pinged) >= p.lim.PingTimeout {
+				return errSilent
+			}
+			if err := s.send([]byte(pingFrame)); err != nil {
+				return err
+			}
+			p.met.pingsSent.Inc()
+			continue
+		case <-ended:
+			if !p.stopping.Load() {
+				return nil
+			}
+			_, err := p.flush(s, batch)
+			return err
+		}
+		var err error
+		if batch, err = p.flush(s, batch); err != nil {
+			return err
+		}
+	}
+}
+
+// flush writes until the queue is empty.
+func (p *PubServer) flush(s *subscriber, batch []frames) ([]frames, error) {
+	for {
+		batch = s.take(batch)
+		if len(batch) == 0 {
+			return nil, nil
+		}
+		bufs := make([][]byte, 0, 2*len(batch))
+		size := 0
+		for _, f := range batch {
+			bufs = append(bufs, f.head, f.payload)
+			size += len(f.payload)
+		}
+		if err := s.send(bufs...); err != nil {
+			return nil, err
+		}
+		p.met.sent.Add(float64(size))
+		p.met.copies.WithLabelValues("sent").Add(float64(len(batch)))
+	}
+}

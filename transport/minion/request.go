@@ -1,0 +1,271 @@
+package minion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zeromq/zmq4"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// errHandler: the handler returned an error or nothing to send.
+var errHandler = errors.New("handler has no reply")
+
+// Request is one message of a minion.
+type Request struct {
+	// Payload is the first frame after the empty delimiter; the handler may keep it.
+	Payload []byte
+	// Remote is the minion's address; behind a trusted balancer the one that its PROXY
+	// header names.
+	Remote netip.AddrPort
+}
+
+// Handler answers requests. It is called from one goroutine per connection.
+type Handler interface {
+	// Handle returns the payload of the reply. With an error or a nil reply the
+	// connection is closed and the minion tries again on a new one. ctx ends when
+	// the endpoint has waited Limits.DrainTimeout for the handler, not earlier: a
+	// minion that goes away does not cancel its request.
+	Handle(ctx context.Context, r Request) (reply []byte, err error)
+}
+
+// RequestServer is the request endpoint: what REQ sockets (and DEALER ones that send
+// the empty delimiter) connect to.
+type RequestServer struct {
+	*endpoint
+	handler  Handler
+	inFlight atomic.Int64 // bytes of requests larger than eagerBody
+}
+
+// NewRequestServer makes an endpoint whose requests h answers. log and reg may be nil.
+func NewRequestServer(h Handler, lim Limits, log *slog.Logger, reg prometheus.Registerer) *RequestServer {
+	s := &RequestServer{endpoint: newEndpoint("request", lim, log, newMetrics("request", reg)), handler: h}
+	s.own, s.buffer, s.talk = zmq4.Router, 2048, s.serveLink
+	s.peers = []zmq4.SocketType{zmq4.Req, zmq4.Dealer}
+	return s
+}
+
+// ServeRequests is NewRequestServer and Serve in one.
+func ServeRequests(ctx context.Context, ln net.Listener, h Handler, lim Limits, log *slog.Logger, reg prometheus.Registerer) error {
+	return NewRequestServer(h, lim, log, reg).Serve(ctx, ln)
+}
+
+// Serve answers requests from ln until ctx ends; it closes ln. A stopping server
+// answers the requests that it has, for at most Limits.DrainTimeout. It returns nil
+// after ctx ended.
+func (s *RequestServer) Serve(ctx context.Context, ln net.Listener) error {
+	return s.serve(ctx, ln)
+}
+
+// Connections returns the number of open connections.
+func (s *RequestServer) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.links)
+}
+
+// serveLink answers one request after the other. REQ is lock-step: there is nothing
+// to read while a request is being handled.
+func (s *RequestServer) serveLink(ctx context.Context, l *link) error {
+	for {
+		payload, held, err := s.receive(l)
+		if err == nil {
+			err = s.answer(ctx, l, payload)
+		}
+		s.inFlight.Add(-held)
+		if err != nil {
+			return err
+		}
+		if s.stopping.Load() {
+			return errStopping
+		}
+	}
+}
+
+// receive reads frames up to the end of a message and takes commands on the way. held
+// is what the message counts in inFlight, also with an error.
+func (s *RequestServer) receive(l *link) (payload []byte, held int64, err error) {
+	hold := func(n int64) error {
+		held += n
+		if s.inFlight.Add(n) > s.lim.MaxInFlight {
+			return ErrMemory
+		}
+		return nil
+	}
+	room := s.lim.MaxFrame
+	for frame := 0; ; {
+		flags, err := s.idle(l, frame == 0)
+		if err != nil {
+			return nil, held, err
+		}
+		h, err := readHeader(l.r, flags, room)
+		if err != nil {
+			return nil, held, err
+		}
+		if h.command {
+			body, err := readBody(l.r, h.size, hold)
+			if err != nil {
+				return nil, held, err
+			}
+			name, data, err := splitCommand(body)
+			if err == nil {
+				err = l.command(name, data)
+			}
+			if err != nil {
+				return nil, held, err
+			}
+			continue
+		}
+		switch {
+		case frame == 0 && (h.size != 0 || !h.more):
+			return nil, held, fmt.Errorf("message without empty delimiter: %w", ErrUnexpected)
+		case frame == maxFrames:
+			return nil, held, fmt.Errorf("message of more than %d frames: %w", maxFrames, ErrTooLarge)
+		case frame == 1:
+			payload, err = readBody(&patient{l, s.endpoint}, h.size, hold)
+		default: // the delimiter, which is empty, or frames that nobody reads
+			err = discard(&patient{l, s.endpoint}, h.size)
+		}
+		if err != nil {
+			return nil, held, err
+		}
+		room -= h.size
+		frame++
+		if !h.more {
+			s.met.received.Add(float64(len(payload)))
+			return payload, held, nil
+		}
+	}
+}
+
+// idle reads the first byte of a frame. While none comes it sends PINGs, to a peer
+// that knows them, and gives the peer up when it stays silent after one. Between the
+// frames of a message it waits for PingTimeout.
+func (s *RequestServer) idle(l *link, between bool) (flags byte, err error) {
+	if l.r.Buffered() > 0 {
+		return l.r.ReadByte()
+	}
+	ping := between && l.minor >= 1 && s.lim.PingInterval > 0
+	var pinged time.Time
+	for {
+		var deadline time.Time // none: TCP keepalive finds a dead peer that knows no PING
+		if ping {
+			deadline = time.Now().Add(s.lim.PingInterval)
+		} else if !between {
+			deadline = time.Now().Add(s.lim.PingTimeout)
+		}
+		if err := s.readUntil(l, deadline); err != nil {
+			return 0, err
+		}
+		flags, err = l.r.ReadByte()
+		if !ping || !errors.Is(err, os.ErrDeadlineExceeded) || s.stopping.Load() {
+			return flags, err
+		}
+		if pinged.IsZero() {
+			pinged = time.Now()
+		} else if time.Since(pinged) >= s.lim.PingTimeout {
+			return 0, errSilent
+		}
+		if err := l.send([]byte(pingFrame)); err != nil {
+			return 0, err
+		}
+		s.met.pingsSent.Inc()
+	}
+}
+
+// readUntil sets the read deadline, unless the endpoint stops: serve has set one in
+// the past then, which must stand.
+func (e *endpoint) readUntil(l *link, deadline time.Time) error {
+	if err := l.conn.SetReadDeadline(deadline); err != nil {
+		return err
+	}
+	if e.stopping.Load() {
+		return errStopping
+	}
+	return nil
+}
+
+// answer runs the handler and writes its reply. A handler that takes long must not
+// let a balancer drop the connection, so PINGs go out meanwhile.
+func (s *RequestServer) answer(ctx context.Context, l *link, payload []byte) error {
+	start := time.Now()
+	if l.minor >= 1 && s.lim.PingInterval > 0 {
+		stop := s.pingWhile(l)
+		defer stop()
+	}
+	s.met.handling.Inc()
+	reply, err := s.call(ctx, Request{Payload: payload, Remote: l.peer})
+	s.met.handling.Dec()
+	s.met.took.Observe(time.Since(start).Seconds())
+	if err != nil || reply == nil {
+		s.met.requests.WithLabelValues("no_reply").Inc()
+		if err != nil {
+			s.quiet.warn("no reply to minion", "addr", l.peer.String(), "err", err)
+		}
+		return errHandler
+	}
+	head := appendHeader(append(make([]byte, 0, 11), flagMore, 0), 0, len(reply))
+	if err := l.send(head, reply); err != nil {
+		s.met.requests.WithLabelValues("unsent").Inc()
+		return err
+	}
+	s.met.requests.WithLabelValues("answered").Inc()
+	s.met.sent.Add(float64(len(reply)))
+	return nil
+}
+
+// call keeps a handler's panic on one request, and the stack in the log: what a
+// stranger sends must not end the master.
+func (s *RequestServer) call(ctx context.Context, r Request) (reply []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("handler panics", "addr", r.Remote.String(), "err", p, "stack", string(debug.Stack()))
+			reply, err = nil, fmt.Errorf("handler panics: %v", p)
+		}
+	}()
+	return s.handler.Handle(ctx, r)
+}
+
+// pingWhile sends a PING every PingInterval until stop is called.
+func (s *RequestServer) pingWhile(l *link) (stop func()) {
+	var stopped atomic.Bool
+	var t *time.Timer
+	ready := make(chan struct{})
+	t = time.AfterFunc(s.lim.PingInterval, func() {
+		<-ready
+		if stopped.Load() {
+			return
+		}
+		if err := l.send([]byte(pingFrame)); err != nil {
+			return // the reply will meet the same error
+		}
+		s.met.pingsSent.Inc()
+		t.Reset(s.lim.PingInterval)
+	})
+	close(ready)
+	return func() { stopped.Store(true); t.Stop() }
+}
+
+// patient reads a body: each read may take PingTimeout, so a slow peer is served and
+// one that stopped is not waited for.
+type patient struct {
+	l *link
+	e *endpoint
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	if p.l.r.Buffered() == 0 {
+		if err := p.e.readUntil(p.l, time.Now().Add(p.e.lim.PingTimeout)); err != nil {
+			return 0, err
+		}
+	}
+	return p.l.r.Read(b)
+}

@@ -1,0 +1,197 @@
+package minion
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+)
+
+// frames is one publication as it goes over the wire: frames that are encoded once
+// and shared by all subscribers.
+type frames struct {
+	topic   string // without filtering: ""
+	head    []byte // topic frame, if any, and the header of the payload frame
+	payload []byte
+}
+
+// edition is one publication in all its copies.
+type edition struct {
+	topics []string // sorted; nil without filtering
+	copies []frames // one per topic; just one without filtering
+}
+
+func newEdition(topics []string, payload []byte, filtering bool) *edition {
+	if !filtering {
+		return &edition{copies: []frames{{head: appendHeader(nil, 0, len(payload)), payload: payload}}}
+	}
+	e := &edition{topics: slices.Clone(topics)}
+	slices.Sort(e.topics)
+	e.topics = slices.Compact(e.topics)
+	e.copies = make([]frames, len(e.topics))
+	for i, t := range e.topics {
+		head := appendHeader(make([]byte, 0, len(t)+18), flagMore, len(t))
+		head = appendHeader(append(head, t...), 0, len(payload))
+		e.copies[i] = frames{topic: t, head: head, payload: payload}
+	}
+	return e
+}
+
+// matching returns the copies whose first frame starts with one of the prefixes, none
+// of which is a prefix of another.
+func (e *edition) matching(prefixes []string) []frames {
+	if e.topics == nil {
+		for _, p := range prefixes {
+			if len(p) <= len(e.copies[0].payload) && p == string(e.copies[0].payload[:len(p)]) {
+				return e.copies
+			}
+		}
+		return nil
+	}
+	var found []frames
+	for _, p := range prefixes {
+		from := sort.SearchStrings(e.topics, p)
+		to := from
+		for to < len(e.topics) && strings.HasPrefix(e.topics[to], p) {
+			to++
+		}
+		if found == nil {
+			found = e.copies[from:to:to]
+		} else {
+			found = append(found, e.copies[from:to]...)
+		}
+	}
+	return found
+}
+
+// subscriber is a connection with its subscriptions and its queue.
+type subscriber struct {
+	*link
+	topics   map[string]struct{} // the reader's own
+	prefixes []string            // under PubServer.mu: the topics that no other topic covers
+
+	mu     sync.Mutex // after PubServer.mu; guards queue, taken
+	queue  []frames
+	taken  int           // copies being written; they count for the bound
+	signal chan struct{} // one slot: the queue is not empty
+}
+
+func newSubscriber(l *link) *subscriber {
+	return &subscriber{link: l, topics: make(map[string]struct{}), signal: make(chan struct{}, 1)}
+}
+
+// put queues copies while the bound allows and returns how many it took: the newest
+// are dropped, as PUB does.
+func (s *subscriber) put(copies []frames, hwm int) int {
+	s.mu.Lock()
+	n := min(len(copies), max(0, hwm-len(s.queue)-s.taken))
+	s.queue = append(s.queue, copies[:n]...)
+	s.mu.Unlock()
+	if n > 0 {
+		select {
+		case s.signal <- struct{}{}:
+		default:
+		}
+	}
+	return n
+}
+
+// take returns the next copies to write, up to maxWriteMessages, and forgets those
+// that it returned before.
+func (s *subscriber) take(into []frames) []frames {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.queue), maxWriteMessages)
+	into = append(into[:0], s.queue[:n]...)
+	if n == len(s.queue) {
+		s.queue = nil // an idle subscriber costs no queue
+	} else {
+		clear(s.queue[:n])
+		s.queue = s.queue[n:]
+	}
+	s.taken = n
+	return into
+}
+
+// setTopic adds or removes one subscription and returns the prefixes that follow from
+// it: a topic that another one covers is none. Only the reader of s calls it.
+func (s *subscriber) setTopic(topic string, on bool) (prefixes []string, err error) {
+	if !on {
+		delete(s.topics, topic)
+	} else {
+		s.topics[topic] = struct{}{}
+		if len(s.topics) > maxTopics {
+			return nil, fmt.Errorf("more than %d subscriptions: %w", maxTopics, ErrTooLarge)
+		}
+	}
+	for t := range s.topics {
+		covered := false
+		for u := range s.topics {
+			covered = covered || u != t && strings.HasPrefix(t, u)
+		}
+		if !covered {
+			prefixes = append(prefixes, t)
+		}
+	}
+	slices.Sort(prefixes)
+	return prefixes, nil
+}
+
+// subscription reads one frame that may come from a SUB socket. on and topic are set
+// if it is a subscription or its end; a command of another kind is answered here.
+func (s *subscriber) subscription() (topic string, on, is bool, err error) {
+	flags, err := s.r.ReadByte()
+	if err != nil {
+		return "", false, false, err
+	}
+	h, err := readHeader(s.r, flags, 1+maxTopic)
+	if err != nil {
+		return "", false, false, err
+	}
+	body, err := readBody(s.r, h.size, nil)
+	if err != nil {
+		return "", false, false, err
+	}
+	s.heard.Store(time.Now().UnixNano())
+	if h.command {
+		name, data, err := splitCommand(body)
+		if err != nil {
+			return "", false, false, err
+		}
+		if name != cmdSubscribe && name != cmdCancel {
+			return "", false, false, s.command(name, data)
+		}
+		if len(data) > maxTopic {
+			return "", false, false, fmt.Errorf("topic of %d bytes: %w", len(data), ErrTooLarge)
+		}
+		return string(data), name == cmdSubscribe, true, nil
+	}
+	if h.more || len(body) == 0 || body[0] > 1 {
+		return "", false, false, fmt.Errorf("%s from a subscriber: %w", bytes.TrimSpace(body[:min(len(body), 16)]), ErrUnexpected)
+	}
+	return string(body[1:]), body[0] == 1, true, nil
+}
+
+// added returns the copies that match the prefixes after a change and did not before.
+func (e *edition) added(before, after []string) []frames {
+	now := e.matching(after)
+	if len(now) == 0 || len(before) == 0 {
+		return now
+	}
+	if e.topics == nil {
+		if len(e.matching(before)) > 0 {
+			return nil
+		}
+		return now
+	}
+	var fresh []frames
+	for _, f := range now {
+		if !slices.ContainsFunc(before, func(p string) bool { return strings.HasPrefix(f.topic, p) }) {
+			fresh = append(fresh, f)
+		}
+	}
+	return fresh
+}
