@@ -1,0 +1,248 @@
+package fsm
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+const snapshotMagic = "clustermaster-fsm"
+
+// record numbers are written to snapshots: append only, never renumber, never reuse.
+type record uint8
+
+const (
+	recordState  record = 1 // scalars: always the first
+	recordMember record = 2
+	recordBar    record = 3
+	recordKey    record = 4
+	recordDenied record = 5
+	recordEnd    record = 6 // with the number of records before it
+)
+
+// scalars is the part of the state that there is once.
+type scalars struct {
+	Applied uint64      `msgpack:"applied"`
+	Version uint64      `msgpack:"version"`
+	KeysAt  uint64      `msgpack:"keys_at"`
+	Cluster Cluster     `msgpack:"cluster"`
+	AES     savedEpochs `msgpack:"aes"`
+	Session savedEpochs `msgpack:"session"`
+	Ring    Ring        `msgpack:"ring"`
+}
+
+type savedEpochs struct {
+	Staged Epoch   `msgpack:"staged"`
+	Active Epoch   `msgpack:"active"`
+	Old    []Epoch `msgpack:"old"`
+}
+
+type savedDenied struct {
+	ID   string   `msgpack:"id"`
+	Keys []Denied `msgpack:"keys"`
+}
+
+// Snapshot is a copy of the state at one index. The records are shared with the state, which never
+// changes a record in place.
+type Snapshot struct {
+	scalars scalars
+	members map[string]*Member
+	bars    map[string]Bar
+	keys    map[string]*Key
+	denied  map[string][]Denied
+}
+
+// Snapshot copies the state: cheap, in memory.
+func (s *State) Snapshot() *Snapshot {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return &Snapshot{
+		scalars: scalars{
+			Applied: s.applied, Version: s.version, KeysAt: s.keysAt, Cluster: s.cluster, Ring: s.ring,
+			AES:     savedEpochs{s.aes.staged, s.aes.active, s.aes.old},
+			Session: savedEpochs{s.session.staged, s.session.active, s.session.old},
+		},
+		members: maps.Clone(s.members),
+		bars:    maps.Clone(s.bars),
+		keys:    maps.Clone(s.keys),
+		denied:  maps.Clone(s.denied),
+	}
+}
+
+// WriteTo writes the snapshot: magic, version, then records of number and value, sorted by name, so
+// equal states give equal bytes.
+func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
+	counted := &countingWriter{w: w}
+	buf := bufio.NewWriterSize(counted, 64<<10)
+	enc := msgpack.NewEncoder(buf)
+	err := errors.Join(enc.EncodeString(snapshotMagic), enc.EncodeUint(Version))
+	records := uint64(0)
+	put := func(r record, v any) {
+		if err != nil {
+			return
+		}
+		records++
+		if err = enc.EncodeUint(uint64(r)); err == nil {
+			err = enc.Encode(v)
+		}
+	}
+	put(recordState, &sn.scalars)
+	for _, name := range sortedNames(sn.members) {
+		put(recordMember, sn.members[name])
+	}
+	for _, name := range sortedNames(sn.bars) {
+		put(recordBar, sn.bars[name])
+	}
+	for _, name := range sortedNames(sn.keys) {
+		put(recordKey, sn.keys[name])
+	}
+	for _, name := range sortedNames(sn.denied) {
+		put(recordDenied, &savedDenied{ID: name, Keys: sn.denied[name]})
+	}
+	put(recordEnd, records)
+	if err == nil {
+		err = buf.Flush()
+	}
+	if err != nil {
+		return counted.n, fmt.Errorf("write snapshot: %w", err)
+	}
+	return counted.n, nil
+}
+
+// Restore reads a snapshot and replaces the whole state by it; on error the state is unchanged.
+func (s *State) Restore(r io.Reader) error {
+	next, err := read(bufio.NewReaderSize(r, 64<<10))
+	if err != nil {
+		return fmt.Errorf("restore snapshot: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.applied, s.version, s.keysAt = next.applied, next.version, next.keysAt
+	s.cluster, s.ring, s.aes, s.session = next.cluster, next.ring, next.aes, next.session
+	s.members, s.bySPKI, s.bars = next.members, next.bySPKI, next.bars
+	s.keys, s.denied, s.deniedN, s.unvetted = next.keys, next.denied, next.deniedN, next.unvetted
+	return nil
+}
+
+func read(r io.Reader) (*State, error) {
+	dec := msgpack.NewDecoder(r)
+	if magic, err := dec.DecodeString(); err != nil || magic != snapshotMagic {
+		return nil, fmt.Errorf("magic %q: %w", magic, ErrCorrupt)
+	}
+	version, err := dec.DecodeUint8()
+	if err != nil {
+		return nil, fmt.Errorf("version %w: %w", ErrCorrupt, err)
+	}
+	if version == 0 || version > Version {
+		return nil, fmt.Errorf("version %d: %w", version, ErrUnknown)
+	}
+	s := New()
+	for n := uint64(0); ; n++ {
+		number, err := dec.DecodeUint8()
+		if err != nil {
+			return nil, fmt.Errorf("record %d %w: %w", n, ErrCorrupt, err)
+		}
+		if (n == 0) != (record(number) == recordState) {
+			return nil, fmt.Errorf("record %d is of kind %d: %w", n, number, ErrCorrupt)
+		}
+		end, err := s.readRecord(dec, record(number), n)
+		if err != nil {
+			return nil, fmt.Errorf("record %d of kind %d: %w", n, number, err)
+		}
+		if end {
+			return s, nil
+		}
+	}
+}
+
+// readRecord reads the value of record n into s; end says that it was the last.
+func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end bool, err error) {
+	decode := func(v any) bool {
+		err = decodeInto(dec, v)
+		return err == nil
+	}
+	switch kind {
+	case recordState:
+		var v scalars
+		if decode(&v) {
+			s.applied, s.version, s.keysAt, s.cluster, s.ring = v.Applied, v.Version, v.KeysAt, v.Cluster, v.Ring
+			s.cluster.At = s.cluster.At.UTC()
+			s.aes, s.session = v.AES.load(), v.Session.load()
+		}
+	case recordMember:
+		m := new(Member)
+		if decode(m) {
+			m.Since = m.Since.UTC()
+			s.members[m.Node] = m
+			s.bySPKI[m.SPKI] = m
+		}
+	case recordBar:
+		var b Bar
+		if decode(&b) {
+			b.At = b.At.UTC()
+			s.bars[b.ID] = b
+		}
+	case recordKey:
+		k := new(Key)
+		if decode(k) {
+			k.Since = k.Since.UTC()
+			s.keys[k.ID] = k
+			if k.Unvetted {
+				s.unvetted++
+			}
+		}
+	case recordDenied:
+		var d savedDenied
+		if decode(&d) {
+			for i := range d.Keys {
+				d.Keys[i].At = d.Keys[i].At.UTC()
+			}
+			s.denied[d.ID] = d.Keys
+			s.deniedN += len(d.Keys)
+		}
+	case recordEnd:
+		var records uint64
+		if decode(&records) && records != n {
+			err = fmt.Errorf("%d records instead of %d: %w", n, records, ErrCorrupt)
+		}
+		return true, err
+	default:
+		return false, ErrUnknown
+	}
+	return false, err
+}
+
+func (v savedEpochs) load() epochs {
+	utc := func(e Epoch) Epoch {
+		if !e.At.IsZero() {
+			e.At = e.At.UTC()
+		}
+		if !e.Retired.IsZero() {
+			e.Retired = e.Retired.UTC()
+		}
+		return e
+	}
+	out := epochs{staged: utc(v.Staged), active: utc(v.Active)}
+	for _, e := range v.Old {
+		out.old = append(out.old, utc(e))
+	}
+	return out
+}
+
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

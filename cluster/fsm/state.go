@@ -1,0 +1,124 @@
+package fsm
+
+import (
+	"sync"
+	"time"
+)
+
+// State is everything that the masters agree on. Reads are safe for concurrent use with Apply and
+// Restore; single look-ups (Key, KeyState, MemberByNode, MemberBySPKI) allocate nothing.
+// Slices and maps in returned values are shared: read only.
+type State struct {
+	mu sync.RWMutex // guards all below; never held across a call out of this package
+
+	applied uint64 // index of the last command applied
+
+	cluster  Cluster
+	members  map[string]*Member // by node
+	bySPKI   map[[32]byte]*Member
+	bars     map[string]Bar // by id
+	version  uint64         // membership version: index of the last change of members
+	keys     map[string]*Key
+	denied   map[string][]Denied
+	deniedN  int // sum of the lists' lengths
+	unvetted int // keys that minions caused and nobody looked at: pending, or rejected by policy
+	keysAt   uint64
+	aes      epochs
+	session  epochs
+	ring     Ring
+}
+
+// Cluster is what is fixed when a cluster is founded. The zero value means: not founded.
+type Cluster struct {
+	UUID       string    `msgpack:"uuid"`        // random, 32 hexadecimal digits
+	ClusterID  string    `msgpack:"cluster_id"`  // the option cluster_id; empty on a stand-alone master
+	ClusterKey string    `msgpack:"cluster_key"` // RSA key that signs Salt's messages, PEM
+	JoinKey    []byte    `msgpack:"join_key"`    // K, what a joiner must prove to know; empty when stand-alone
+	Partitions int       `msgpack:"partitions"`  // of the ring
+	At         time.Time `msgpack:"at"`
+}
+
+// New returns an empty state.
+func New() *State {
+	return &State{
+		members: make(map[string]*Member),
+		bySPKI:  make(map[[32]byte]*Member),
+		bars:    make(map[string]Bar),
+		keys:    make(map[string]*Key),
+		denied:  make(map[string][]Denied),
+	}
+}
+
+// Apply folds one committed command into the state. No clock, disk, environment, config, random, log or goroutine.
+func (s *State) Apply(index uint64, c Command) (Result, Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.applied = index
+	r := c.apply(s, index)
+	r.change.Op = c.Op()
+	r.change.Keys = r.Keys
+	change := r.change
+	r.change = Change{}
+	return r, change
+}
+
+// AppliedIndex is the Raft index of the last command applied; entries that carry no command don't move it.
+func (s *State) AppliedIndex() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.applied
+}
+
+// Cluster returns the founding record; false before founding.
+func (s *State) Cluster() (Cluster, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cluster, s.cluster.UUID != ""
+}
+
+// Found makes the cluster: its identity, its first member, its first secrets and its first ring.
+type Found struct {
+	Cluster Cluster   `msgpack:"cluster"`
+	Member  Member    `msgpack:"member"`
+	AES     string    `msgpack:"aes"`     // 76 characters, see wire.Key
+	Session []byte    `msgpack:"session"` // 32 random bytes
+	At      time.Time `msgpack:"at"`
+}
+
+// Op implements Command.
+func (*Found) Op() Op { return OpFound }
+
+func (c *Found) apply(s *State, index uint64) Result {
+	if s.cluster.UUID != "" {
+		return Result{Refused: RefusedFounded}
+	}
+	if c.Cluster.UUID == "" || c.Cluster.Partitions <= 0 || !c.Member.valid() || c.AES == "" || len(c.Session) == 0 {
+		return Result{Refused: RefusedInvalid}
+	}
+	s.cluster = c.Cluster
+	s.cluster.At = c.At.UTC()
+	m := s.putMember(c.Member, c.At, index)
+	s.aes.active = Epoch{Number: 1, Secret: []byte(c.AES), At: c.At.UTC()}
+	s.session.active = Epoch{Number: 1, Secret: c.Session, At: c.At.UTC()}
+	s.ring = Ring{Epoch: 1, Members: []string{m.Node}}
+	return Result{Changed: true, Epoch: 1, change: Change{Added: []Member{*m}, Secrets: true, Ring: true}}
+}
+
+// SetJoinKey replaces K, so that only joiners with the new cluster_secret are admitted.
+type SetJoinKey struct {
+	JoinKey []byte `msgpack:"join_key"`
+}
+
+// Op implements Command.
+func (*SetJoinKey) Op() Op { return OpSetJoinKey }
+
+func (c *SetJoinKey) apply(s *State, _ uint64) Result {
+	if s.cluster.UUID == "" {
+		return Result{Refused: RefusedNotFounded}
+	}
+	if len(c.JoinKey) == 0 {
+		return Result{Refused: RefusedInvalid}
+	}
+	s.cluster.JoinKey = c.JoinKey
+	return Result{Changed: true, change: Change{Secrets: true}}
+}
