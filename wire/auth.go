@@ -1,0 +1,126 @@
+package wire
+
+import "fmt"
+
+// SignIn is the load of an _auth request.
+type SignIn struct {
+	ID string
+	// Pub is the offered public key as it came, which need not be a key.
+	Pub string
+	// Nonce is "" below version 2.
+	Nonce string
+	// EncAlgo and SigAlgo are the minion's choice, or the SHA-1 forms; they may be unknown names.
+	EncAlgo, SigAlgo string
+	// Token is a text that only we can decrypt and the minion wants to see again; nil if there is none.
+	Token []byte
+	// AutosignGrains are grains that may let the master accept the key by itself.
+	AutosignGrains Map
+}
+
+// ParseSignIn reads the load of a clear _auth request. Missing or mistyped id, pub or (from version 2 on) nonce is "bad
+// load", where Salt's worker would stop answering. An id that is not valid is not refused here: it gets a signed "false".
+func ParseSignIn(e Envelope) (SignIn, *Refusal) {
+	s := SignIn{EncAlgo: EncSHA1, SigAlgo: SigSHA1}
+	for _, field := range []struct {
+		key      string
+		to       *string
+		required bool
+	}{
+		{"id", &s.ID, true},
+		{"pub", &s.Pub, true},
+		{"nonce", &s.Nonce, e.Version >= 2},
+		{"enc_algo", &s.EncAlgo, false},
+		{"sig_algo", &s.SigAlgo, false},
+	} {
+		v, ok := e.Clear.Get(field.key)
+		if !ok && !field.required {
+			continue
+		}
+		text, isText := v.(string)
+		switch {
+		case isText:
+			*field.to = text
+		case field.required:
+			return SignIn{}, BadLoad("auth_" + field.key)
+		default:
+			*field.to = "(not text)"
+		}
+	}
+	if e.Version < 2 {
+		s.Nonce = ""
+	} else if len(s.Nonce) > maxEchoed {
+		return SignIn{}, BadLoad("auth_nonce")
+	}
+	s.Token = e.Clear.Bytes("token")
+	grains, _ := e.Clear.Get("autosign_grains")
+	s.AutosignGrains, _ = grains.(Map)
+	return s, nil
+}
+
+// AuthReply packs an answer that hands out nothing: ret is true for pending, false for refused, "full", and so on. It has
+// the shape that the request's version asks for.
+func AuthReply(k *PrivateKey, s SignIn, version int, ret any) ([]byte, error) {
+	if version < 2 {
+		return UnsignedAuth(Map{{"ret", ret}})
+	}
+	return SignedAuth(k, s.SigAlgo, Map{{"ret", ret}, {"nonce", s.Nonce}})
+}
+
+// Grant is what an accepted minion gets.
+type Grant struct {
+	// Master is the key of the master, in a cluster of all masters.
+	Master *PrivateKey
+	// Minion is the accepted key, to which everything secret is encrypted.
+	Minion *PublicKey
+	// PublishPort is where the minion subscribes.
+	PublishPort int
+	// PubSig is the base64 signature of the master's public key, with master_sign_pubkey; else "".
+	PubSig string
+	// AES is the key of all minions, Session the key of this one.
+	AES, Session Key
+	// Signature is KeySignature(Master, AES), which a master keeps; made here if it is nil.
+	Signature []byte
+}
+
+// Reply packs the accepting answer to s, in the shape that version asks for. A token that doesn't decrypt is left out of the
+// reply, as Salt does. If an algorithm is unknown the result is the unsigned reply that says so.
+func (g Grant) Reply(s SignIn, version int) ([]byte, error) {
+	if version >= 2 && !KnownSignature(s.SigAlgo) {
+		return BadSigAlgo().Reply, nil
+	}
+	if !KnownEncryption(s.EncAlgo) {
+		return BadEncAlgo().Reply, nil
+	}
+	load := Map{{"enc", "pub"}, {"pub_key", g.Master.Public().Text()}, {"publish_port", g.PublishPort}}
+	if g.PubSig != "" {
+		load = append(load, Pair{"pub_sig", g.PubSig})
+	}
+	if s.Token != nil {
+		if clear, err := g.Master.Decrypt(s.EncAlgo, s.Token); err == nil {
+			token, err := g.Minion.Encrypt(s.EncAlgo, clear)
+			if err != nil {
+				return nil, fmt.Errorf("sign-in reply of %q: token: %w", s.ID, err)
+			}
+			load = append(load, Pair{"token", token})
+		}
+	}
+	aes, err := g.Minion.Encrypt(s.EncAlgo, []byte(g.AES.String()))
+	if err != nil {
+		return nil, fmt.Errorf("sign-in reply of %q: aes: %w", s.ID, err)
+	}
+	session, err := g.Minion.Encrypt(s.EncAlgo, []byte(g.Session.String()))
+	if err != nil {
+		return nil, fmt.Errorf("sign-in reply of %q: session: %w", s.ID, err)
+	}
+	sig := g.Signature
+	if sig == nil {
+		if sig, err = KeySignature(g.Master, g.AES); err != nil {
+			return nil, fmt.Errorf("sign-in reply of %q: %w", s.ID, err)
+		}
+	}
+	load = append(load, Pair{"aes", aes}, Pair{"session", session}, Pair{"sig", sig})
+	if version < 2 {
+		return ClearReply(load)
+	}
+	return SignedAuth(g.Master, s.SigAlgo, append(load, Pair{"nonce", s.Nonce}))
+}

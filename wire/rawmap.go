@@ -1,0 +1,175 @@
+package wire
+
+import (
+	"fmt"
+	"slices"
+	"unicode/utf8"
+)
+
+// RawPair is one entry of a RawMap.
+type RawPair struct {
+	Key   string
+	Value Raw
+
+	other bool // Key holds the encoding of a key that is not text
+}
+
+// Other reports whether the key is not text; Key then holds its encoding.
+func (p RawPair) Other() bool { return p.other }
+
+// RawMap is a msgpack map in wire order whose values are left encoded: the form for hot paths, where most values only
+// pass through. If a key occurs twice the last one counts.
+type RawMap []RawPair
+
+// UnpackRawMap decodes the top level of b, which must hold one map. Values share b's memory. It accepts exactly what
+// UnpackMap accepts.
+func UnpackRawMap(b []byte) (RawMap, error) {
+	h, err := readHead(b, 0)
+	if err != nil {
+		return nil, err
+	}
+	if h.kind != kindMap {
+		return nil, fmt.Errorf("unpack map: %w", ErrMalformed)
+	}
+	d := decoder{b: b}
+	out := make(RawMap, 0, min(h.n, 64)) // the head's count is only a claim
+	pos := h.end
+	for range h.n {
+		var p RawPair
+		if p.Key, p.other, pos, err = d.rawKey(pos); err != nil {
+			return nil, err
+		}
+		start := pos
+		if pos, err = d.skip(pos, 1); err != nil {
+			return nil, err
+		}
+		p.Value = Raw(b[start:pos:pos])
+		out = append(out, p)
+	}
+	if pos != len(b) {
+		return nil, malformed(pos, "trailing bytes")
+	}
+	return out, nil
+}
+
+// rawKey reads a map key at pos; a key that is not text is returned encoded, with other set.
+func (d *decoder) rawKey(pos int) (key string, other bool, end int, err error) {
+	if err := checkKey(d.b, pos); err != nil {
+		return "", false, 0, err
+	}
+	end, err = d.skip(pos, 1)
+	if err != nil {
+		return "", false, 0, err
+	}
+	if s, ok := Raw(d.b[pos:end]).Bytes(); ok && utf8.Valid(s) {
+		return intern(s), false, end, nil
+	}
+	return string(d.b[pos:end]), true, end, nil
+}
+
+// Get returns the encoded value of a text key, and whether it is there.
+func (m RawMap) Get(key string) (Raw, bool) {
+	for i := len(m) - 1; i >= 0; i-- {
+		if m[i].Key == key && !m[i].other {
+			return m[i].Value, true
+		}
+	}
+	return nil, false
+}
+
+// String returns the value of key if it is text, else "".
+func (m RawMap) String(key string) string {
+	r, _ := m.Get(key)
+	s, _ := r.Text()
+	return s
+}
+
+// Int returns the value of key, and whether it is an integer.
+func (m RawMap) Int(key string) (int64, bool) {
+	r, _ := m.Get(key)
+	return r.Int()
+}
+
+// Bytes returns the value of key if it is text or bytes, else nil. It shares memory with the map.
+func (m RawMap) Bytes(key string) []byte {
+	r, _ := m.Get(key)
+	b, _ := r.Bytes()
+	return b
+}
+
+// Without returns a copy of m that lacks the given keys.
+func (m RawMap) Without(keys ...string) RawMap {
+	out := make(RawMap, 0, len(m))
+	for _, p := range m {
+		if p.other || !slices.Contains(keys, p.Key) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Append adds a text key with an encoded value at the end and returns the longer map, as append does.
+func (m RawMap) Append(key string, value Raw) RawMap {
+	return append(m, RawPair{Key: key, Value: value})
+}
+
+// Pack encodes the map.
+func (m RawMap) Pack() ([]byte, error) {
+	n := 5
+	for i := range m {
+		n += len(m[i].Key) + len(m[i].Value) + 3
+	}
+	return AppendPack(make([]byte, 0, n), m)
+}
+
+// Map decodes all values.
+func (m RawMap) Map() (Map, error) {
+	out := make(Map, len(m))
+	for i, p := range m {
+		v, err := p.Value.value()
+		if err != nil {
+			return nil, fmt.Errorf("unpack value of %q: %w", p.Key, err)
+		}
+		out[i] = Pair{p.Key, v}
+		if p.other {
+			if out[i].Key, err = Unpack([]byte(p.Key)); err != nil {
+				return nil, fmt.Errorf("unpack key: %w", err)
+			}
+		}
+	}
+	return out, nil
+}
+
+// value decodes r, taking an empty Raw for nil as Pack does.
+func (r Raw) value() (any, error) {
+	if len(r) == 0 {
+		return nil, nil
+	}
+	return Unpack(r)
+}
+
+// intern returns s as a string, without allocating for the keys that every request carries.
+func intern(s []byte) string {
+	if k, ok := known[string(s)]; ok {
+		return k
+	}
+	return string(s)
+}
+
+// known holds the keys and commands of everyday requests. It is never written to.
+var known = func() map[string]string {
+	m := make(map[string]string)
+	for _, k := range []string{
+		"", "enc", "load", "version", "id", "enc_algo", "sig_algo", "sig", "cmd", "nonce", "ts", "tok", "token", "pub",
+		"return", "retcode", "success", "jid", "fun", "fun_args", "user", "_stamp", "out", "ret", "schedule", "metadata",
+		"tag", "data", "pretag", "events", "arg", "tgt", "tgt_type", "timeout", "grains", "saltenv", "pillarenv",
+		"pillar_override", "extra_minion_data", "ver", "path", "loc", "gzip", "prefix", "opts", "resources",
+		"resource_grains", "master_id", "__kwarg__", "clear", "key", "pillar", "serial",
+		"_auth", "_return", "_minion_event", "_pillar", "_master_opts", "_master_tops", "_mine", "_mine_get", "_mine_delete",
+		"_mine_flush", "_file_list", "_file_find", "_file_hash", "_file_hash_and_stat", "_file_envs", "_serve_file",
+		"_file_list_emptydirs", "_dir_list", "_symlink_list", "_register_resources", "_file_recv", "ping",
+	} {
+		m[k] = k
+	}
+	return m
+}()

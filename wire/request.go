@@ -1,0 +1,161 @@
+package wire
+
+import (
+	"math"
+	"time"
+	"unicode/utf8"
+)
+
+// Request is the inside of an aes request, with what the channel adds taken out.
+type Request struct {
+	// Cmd is the command; "" if it is absent or not text.
+	Cmd string
+	// ID is the id inside the load: "" if it is absent or not text. Below version 3 nothing proves it.
+	ID string
+	// Nonce is to be put before the reply: "" or 32 bytes.
+	Nonce string
+	// TS is the sender's clock in seconds since the epoch; HasTS says whether the request has one.
+	TS    int64
+	HasTS bool
+	// Tok proves possession of the minion's private key (PublicKey.VerifyToken); nil if absent.
+	Tok []byte
+	// Load is everything but nonce and tok, in order, sharing memory with the input.
+	Load RawMap
+}
+
+// ParseRequest reads the plaintext of an aes request: what Crypticle.Open returns. Values share memory with packed.
+func ParseRequest(packed []byte) (Request, *Refusal) {
+	m, err := UnpackRawMap(packed)
+	if err != nil {
+		d := decoder{b: packed}
+		if end, err := d.skip(0, 0); err == nil && end == len(packed) {
+			return Request{}, refuse(textNotAMap, "not_a_map")
+		}
+		return Request{}, BadLoad("malformed")
+	}
+	var r Request
+	var id Raw
+	kept := m[:0]
+	for _, p := range m {
+		if p.other {
+			kept = append(kept, p)
+			continue
+		}
+		switch p.Key {
+		case "nonce":
+			nonce, ok := parseNonce(p.Value)
+			if !ok {
+				return Request{}, BadLoad("nonce")
+			}
+			r.Nonce = nonce
+			continue
+		case "tok":
+			r.Tok, _ = p.Value.Bytes()
+			if r.Tok == nil && !p.Value.IsNil() {
+				return Request{}, BadLoad("token")
+			}
+			continue
+		case "id":
+			id = p.Value
+		case "cmd":
+			b, _ := p.Value.Bytes()
+			r.Cmd = intern(b)
+		case "ts":
+			r.TS, r.HasTS = parseTS(p.Value)
+		}
+		kept = append(kept, p)
+	}
+	if refusal := checkID(id); refusal != nil {
+		return Request{}, refusal
+	}
+	r.ID, _ = id.Text()
+	clear(m[len(kept):])
+	r.Load = kept
+	return r, nil
+}
+
+// parseNonce takes nil for none. Salt's peers only ever send 32 hexadecimal characters; another length could not be told
+// from the value behind it.
+func parseNonce(r Raw) (string, bool) {
+	if r.IsNil() {
+		return "", true
+	}
+	b, ok := r.Bytes()
+	if !ok || (len(b) != nonceSize && len(b) != 0) || !utf8.Valid(b) {
+		return "", false
+	}
+	return string(b), true
+}
+
+func parseTS(r Raw) (int64, bool) {
+	h, err := readHead(r, 0)
+	if err != nil {
+		return 0, false
+	}
+	switch h.kind {
+	case kindInt:
+		return int64(h.bits), true
+	case kindFloat:
+		if f := math.Float64frombits(h.bits); f > -1<<62 && f < 1<<62 {
+			return int64(f), true
+		}
+	}
+	return 0, false
+}
+
+// Check makes the checks on an opened request that need no key, in Salt's order: age (ttl is the option
+// request_server_ttl, 0 for off; only too old is refused), the id inside against the one outside, the form of the id, and that a
+// token is there. Below version 3 nothing is checked but the form of an id that is there. The caller still owes VerifyToken.
+func (r *Request) Check(e Envelope, now time.Time, ttl time.Duration) *Refusal {
+	if e.Version < 3 {
+		if r.ID != "" && !ValidID(r.ID) {
+			return BadLoad("inner_id")
+		}
+		return nil
+	}
+	if ttl > 0 {
+		if !r.HasTS {
+			return BadLoad("ttl")
+		}
+		if age := float64(now.UnixNano())/1e9 - float64(r.TS); age > ttl.Seconds() {
+			return BadLoad("ttl")
+		}
+	}
+	if r.ID != e.ID {
+		return BadLoad("id_mismatch")
+	}
+	if !ValidID(r.ID) {
+		return BadLoad("inner_id")
+	}
+	if len(r.Tok) == 0 {
+		return BadLoad("token")
+	}
+	return nil
+}
+
+// ReplyNonce returns the nonce that the reply must carry: none below version 2.
+func (r *Request) ReplyNonce(e Envelope) string {
+	if e.Version < 2 {
+		return ""
+	}
+	return r.Nonce
+}
+
+// VerifyMessage checks the signature that a minion with minion_sign_messages puts into its load: over the rest of the load,
+// packed anew in the new specification. It reports whether there is one; a wrong one is ErrSignature.
+func (r *Request) VerifyMessage(k *PublicKey, sigAlgo string) (signed bool, err error) {
+	v, ok := r.Load.Get("sig")
+	if !ok {
+		return false, nil
+	}
+	sig, _ := v.Bytes()
+	m, err := r.Load.Without("sig").Map()
+	if err != nil {
+		return true, err
+	}
+	packed, err := PackNew(m)
+	if err != nil {
+		return true, err
+	}
+	return true, k.Verify(sigAlgo, packed, sig)
+}

@@ -1,0 +1,373 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+	"unicode/utf8"
+)
+
+// ErrMalformed is returned for bytes that are not exactly one msgpack value as Salt reads it.
+var ErrMalformed = errors.New("malformed msgpack")
+
+// Unpack decodes b, which must hold one value and nothing behind it.
+//
+// Raw, str and bin become string if they are valid UTF-8, else []byte (which shares b's memory); integers become int64,
+// or uint64 above MaxInt64; floats float64; arrays []any; maps Map; extension 78 Time, 79 Const, any other extension its payload
+// as text or bytes. Nesting beyond MaxDepth, an array or map as map key, and every other malformation is ErrMalformed.
+func Unpack(b []byte) (any, error) {
+	d := decoder{b: b, budget: len(b)}
+	v, end, err := d.value(0, 0)
+	if err != nil {
+		return nil, err
+	}
+	if end != len(b) {
+		return nil, malformed(end, "trailing bytes")
+	}
+	return v, nil
+}
+
+// UnpackMap decodes b, which must hold one map, with all its values.
+func UnpackMap(b []byte) (Map, error) {
+	v, err := Unpack(b)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := v.(Map)
+	if !ok {
+		return nil, fmt.Errorf("unpack map from %T: %w", v, ErrMalformed)
+	}
+	return m, nil
+}
+
+// decoder decodes one input. Its budget is the number of bytes not yet claimed by the element counts of arrays and
+// maps: each element takes at least a byte, so no honest input exceeds it, and a dishonest one can't make the decoder
+// allocate more than the input's length times a constant.
+type decoder struct {
+	b      []byte
+	budget int
+	fresh  bool // new specification: text and bytes keep their own kind
+}
+
+// value decodes the value at pos and returns the offset behind it.
+func (d *decoder) value(pos, depth int) (any, int, error) {
+	if depth > MaxDepth {
+		return nil, 0, malformed(pos, "nested too deep")
+	}
+	h, err := readHead(d.b, pos)
+	if err != nil {
+		return nil, 0, err
+	}
+	switch h.kind {
+	case kindNil:
+		return nil, h.end, nil
+	case kindFalse:
+		return false, h.end, nil
+	case kindTrue:
+		return true, h.end, nil
+	case kindInt:
+		return int64(h.bits), h.end, nil
+	case kindUint:
+		return h.bits, h.end, nil
+	case kindFloat:
+		return math.Float64frombits(h.bits), h.end, nil
+	case kindRaw:
+		v, err := d.raw(h, pos)
+		return v, h.end + h.n, err
+	case kindExt:
+		v, err := d.ext(h, pos, depth)
+		return v, h.end + h.n, err
+	case kindArray:
+		return d.array(h, depth)
+	default:
+		return d.dict(h, depth)
+	}
+}
+
+func (d *decoder) raw(h head, pos int) (any, error) {
+	s := d.b[h.end : h.end+h.n : h.end+h.n]
+	switch {
+	case d.fresh && h.bin:
+		return s, nil
+	case utf8.Valid(s):
+		return string(s), nil
+	case d.fresh:
+		return nil, malformed(pos, "text is not UTF-8")
+	}
+	return s, nil
+}
+
+func (d *decoder) array(h head, depth int) (any, int, error) {
+	if d.budget -= h.n; d.budget < 0 {
+		return nil, 0, malformed(h.end, "array longer than input")
+	}
+	out, pos := make([]any, h.n), h.end
+	var err error
+	for i := range out {
+		if out[i], pos, err = d.value(pos, depth+1); err != nil {
+			return nil, 0, err
+		}
+	}
+	return out, pos, nil
+}
+
+func (d *decoder) dict(h head, depth int) (any, int, error) {
+	if d.budget -= 2 * h.n; d.budget < 0 {
+		return nil, 0, malformed(h.end, "map longer than input")
+	}
+	out, pos := make(Map, h.n), h.end
+	var err error
+	for i := range out {
+		if err = checkKey(d.b, pos); err != nil {
+			return nil, 0, err
+		}
+		if out[i].Key, pos, err = d.value(pos, depth+1); err != nil {
+			return nil, 0, err
+		}
+		if out[i].Value, pos, err = d.value(pos, depth+1); err != nil {
+			return nil, 0, err
+		}
+	}
+	return out, pos, nil
+}
+
+func (d *decoder) ext(h head, pos, depth int) (any, error) {
+	s := d.b[h.end : h.end+h.n : h.end+h.n]
+	switch h.ext {
+	case extTime:
+		t, err := time.Parse(timeLayout, string(s))
+		if err != nil || len(s) != len(timeLayout) {
+			return nil, malformed(pos, "time is not of the form YYYYMMDDThh:mm:ss.uuuuuu")
+		}
+		return Time{t}, nil
+	case extConst:
+		in := decoder{b: s, budget: len(s), fresh: true}
+		v, end, err := in.value(0, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		two, ok := v.([]any)
+		if !ok || len(two) != 2 || end != len(s) {
+			return nil, malformed(pos, "constant is not name and value")
+		}
+		name, ok := two[0].(string)
+		if !ok {
+			return nil, malformed(pos, "constant's name is not text")
+		}
+		return Const{Name: name, Value: two[1]}, nil
+	}
+	if !d.fresh && utf8.Valid(s) {
+		return string(s), nil
+	}
+	return s, nil
+}
+
+// skip returns the offset behind the value at pos, and fails exactly when decoding the value would.
+func (d *decoder) skip(pos, depth int) (int, error) {
+	if depth > MaxDepth {
+		return 0, malformed(pos, "nested too deep")
+	}
+	h, err := readHead(d.b, pos)
+	if err != nil {
+		return 0, err
+	}
+	switch h.kind {
+	case kindRaw:
+		return h.end + h.n, nil
+	case kindExt:
+		if h.ext == extTime || h.ext == extConst {
+			if _, err := d.ext(h, pos, depth); err != nil {
+				return 0, err
+			}
+		}
+		return h.end + h.n, nil
+	case kindArray:
+		pos = h.end
+		for range h.n {
+			if pos, err = d.skip(pos, depth+1); err != nil {
+				return 0, err
+			}
+		}
+		return pos, nil
+	case kindMap:
+		pos = h.end
+		for range h.n {
+			if err = checkKey(d.b, pos); err != nil {
+				return 0, err
+			}
+			if pos, err = d.skip(pos, depth+1); err != nil {
+				return 0, err
+			}
+			if pos, err = d.skip(pos, depth+1); err != nil {
+				return 0, err
+			}
+		}
+		return pos, nil
+	}
+	return h.end, nil
+}
+
+// checkKey refuses map keys that Python can't hash.
+func checkKey(b []byte, pos int) error {
+	if pos < len(b) {
+		c := b[pos]
+		if (c >= 0x80 && c <= 0x9f) || (c >= 0xdc && c <= 0xdf) {
+			return malformed(pos, "array or map as map key")
+		}
+	}
+	return nil
+}
+
+type kind uint8
+
+const (
+	kindNil kind = iota
+	kindFalse
+	kindTrue
+	kindInt   // bits is an int64
+	kindUint  // bits is above MaxInt64
+	kindFloat // bits of a float64
+	kindRaw   // n bytes follow
+	kindExt   // n bytes follow, ext is their code
+	kindArray // n values follow
+	kindMap   // n keys and values follow
+)
+
+// head is a decoded type byte with its argument. n is never more than what the input can hold.
+type head struct {
+	kind kind
+	bin  bool // kindRaw: written as bin
+	ext  int8
+	n    int
+	bits uint64
+	end  int // offset behind the head
+}
+
+func readHead(b []byte, pos int) (head, error) {
+	if pos >= len(b) {
+		return head{}, malformed(pos, "value cut off")
+	}
+	c := b[pos]
+	pos++
+	switch {
+	case c < 0x80:
+		return head{kind: kindInt, bits: uint64(c), end: pos}, nil
+	case c >= 0xe0:
+		return head{kind: kindInt, bits: uint64(int64(int8(c))), end: pos}, nil
+	case c < 0x90:
+		return sized(b, head{kind: kindMap, n: int(c & 0x0f), end: pos})
+	case c < 0xa0:
+		return sized(b, head{kind: kindArray, n: int(c & 0x0f), end: pos})
+	case c < 0xc0:
+		return sized(b, head{kind: kindRaw, n: int(c & 0x1f), end: pos})
+	}
+	f := forms[c-0xc0]
+	if !f.ok {
+		return head{}, malformed(pos-1, "unused type byte")
+	}
+	if len(b)-pos < int(f.width) {
+		return head{}, malformed(pos-1, "value cut off")
+	}
+	h := head{kind: f.kind, end: pos + int(f.width)}
+	var arg uint64
+	switch f.width {
+	case 1:
+		arg = uint64(b[pos])
+	case 2:
+		arg = uint64(binary.BigEndian.Uint16(b[pos:]))
+	case 4:
+		arg = uint64(binary.BigEndian.Uint32(b[pos:]))
+	case 8:
+		arg = binary.BigEndian.Uint64(b[pos:])
+	}
+	switch f.kind {
+	case kindNil, kindFalse, kindTrue:
+		return h, nil
+	case kindInt:
+		h.bits = arg
+		if f.signed { // extend the sign
+			shift := 64 - 8*uint(f.width)
+			h.bits = uint64(int64(arg<<shift) >> shift)
+		} else if arg > math.MaxInt64 {
+			h.kind = kindUint
+		}
+		return h, nil
+	case kindFloat:
+		h.bits = arg
+		if f.width == 4 {
+			h.bits = math.Float64bits(float64(math.Float32frombits(uint32(arg))))
+		}
+		return h, nil
+	case kindExt:
+		if f.fixed > 0 {
+			arg = uint64(f.fixed)
+		}
+		if h.end >= len(b) {
+			return head{}, malformed(pos-1, "value cut off")
+		}
+		h.ext = int8(b[h.end])
+		h.end++
+	}
+	if arg > uint64(len(b)) {
+		return head{}, malformed(pos-1, "value longer than input")
+	}
+	h.bin, h.n = f.bin, int(arg)
+	return sized(b, h)
+}
+
+// sized refuses a head that promises more than the input has left.
+func sized(b []byte, h head) (head, error) {
+	least := h.n
+	if h.kind == kindMap {
+		least = 2 * h.n
+	}
+	if least > len(b)-h.end {
+		return head{}, malformed(h.end, "value longer than input")
+	}
+	return h, nil
+}
+
+// forms describes the type bytes c0 to df: how wide their big-endian argument is, and what it means.
+var forms = [32]struct {
+	ok, signed, bin bool
+	kind            kind
+	width, fixed    uint8
+}{
+	0x00: {ok: true, kind: kindNil},
+	0x02: {ok: true, kind: kindFalse},
+	0x03: {ok: true, kind: kindTrue},
+	0x04: {ok: true, kind: kindRaw, width: 1, bin: true},
+	0x05: {ok: true, kind: kindRaw, width: 2, bin: true},
+	0x06: {ok: true, kind: kindRaw, width: 4, bin: true},
+	0x07: {ok: true, kind: kindExt, width: 1},
+	0x08: {ok: true, kind: kindExt, width: 2},
+	0x09: {ok: true, kind: kindExt, width: 4},
+	0x0a: {ok: true, kind: kindFloat, width: 4},
+	0x0b: {ok: true, kind: kindFloat, width: 8},
+	0x0c: {ok: true, kind: kindInt, width: 1},
+	0x0d: {ok: true, kind: kindInt, width: 2},
+	0x0e: {ok: true, kind: kindInt, width: 4},
+	0x0f: {ok: true, kind: kindInt, width: 8},
+	0x10: {ok: true, kind: kindInt, width: 1, signed: true},
+	0x11: {ok: true, kind: kindInt, width: 2, signed: true},
+	0x12: {ok: true, kind: kindInt, width: 4, signed: true},
+	0x13: {ok: true, kind: kindInt, width: 8, signed: true},
+	0x14: {ok: true, kind: kindExt, fixed: 1},
+	0x15: {ok: true, kind: kindExt, fixed: 2},
+	0x16: {ok: true, kind: kindExt, fixed: 4},
+	0x17: {ok: true, kind: kindExt, fixed: 8},
+	0x18: {ok: true, kind: kindExt, fixed: 16},
+	0x19: {ok: true, kind: kindRaw, width: 1},
+	0x1a: {ok: true, kind: kindRaw, width: 2},
+	0x1b: {ok: true, kind: kindRaw, width: 4},
+	0x1c: {ok: true, kind: kindArray, width: 2},
+	0x1d: {ok: true, kind: kindArray, width: 4},
+	0x1e: {ok: true, kind: kindMap, width: 2},
+	0x1f: {ok: true, kind: kindMap, width: 4},
+}
+
+func malformed(pos int, what string) error {
+	return fmt.Errorf("unpack at byte %d: %s: %w", pos, what, ErrMalformed)
+}
