@@ -1,0 +1,92 @@
+// Package fnmatch matches names with shell globs as Python's fnmatch does: * and ? take any character, "/" included, and a class is negated by "!".
+//
+// Go's path.Match differs in all three, so it can't stand in for the globs of Salt users.
+package fnmatch
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Match reports whether the whole of name matches pattern, with regard to case. A "[" without its "]" stands for itself. Time is bounded by
+// len(pattern) * len(name).
+func Match(pattern, name string) bool {
+	// Only the last star needs to be remembered: what an earlier one could take, a later one can take too.
+	star, retry := -1, 0
+	p, n := 0, 0
+	for n < len(name) {
+		if p < len(pattern) {
+			if pattern[p] == '*' {
+				star, retry = p, n
+				p++
+				continue
+			}
+			if pNext, nNext, ok := one(pattern, p, name, n); ok {
+				p, n = pNext, nNext
+				continue
+			}
+		}
+		if star < 0 {
+			return false
+		}
+		_, size := utf8.DecodeRuneInString(name[retry:])
+		retry += size
+		p, n = star+1, retry
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// Magic reports whether a pattern holds any glob character.
+func Magic(pattern string) bool { return strings.ContainsAny(pattern, "*?[") }
+
+// one matches one character of name at n with the element of pattern at p, which is no star.
+func one(pattern string, p int, name string, n int) (pNext, nNext int, ok bool) {
+	r, size := utf8.DecodeRuneInString(name[n:])
+	switch pattern[p] {
+	case '?':
+		return p + 1, n + size, true
+	case '[':
+		if end := classEnd(pattern, p); end > 0 {
+			return end + 1, n + size, inClass(pattern[p+1:end], r)
+		}
+	}
+	want, width := utf8.DecodeRuneInString(pattern[p:])
+	return p + width, n + size, want == r && (r != utf8.RuneError || pattern[p] == name[n])
+}
+
+// classEnd is the position of the "]" that ends the class at p, or 0. A "]" right after "[" or "[!" belongs to the class.
+func classEnd(pattern string, p int) int {
+	i := p + 1
+	if i < len(pattern) && pattern[i] == '!' {
+		i++
+	}
+	if i < len(pattern) && pattern[i] == ']' {
+		i++
+	}
+	if j := strings.IndexByte(pattern[min(i, len(pattern)):], ']'); j >= 0 {
+		return i + j
+	}
+	return 0
+}
+
+func inClass(class string, r rune) bool {
+	negated := strings.HasPrefix(class, "!")
+	if negated {
+		class = class[1:]
+	}
+	members := []rune(class)
+	found := false
+	for i := 0; i < len(members); i++ {
+		if i+2 < len(members) && members[i+1] == '-' {
+			if members[i] <= r && r <= members[i+2] {
+				found = true
+			}
+			i += 2
+			continue
+		}
+		if members[i] == r {
+			found = true
+		}
+	}
+	return found != negated
+}

@@ -1,0 +1,50 @@
+package fnmatch
+
+import "testing"
+
+func TestMatch(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"*", "", true},
+		{"*", "web/a", true},
+		{"", "", true},
+		{"", "a", false},
+		{"web*", "web-a", true},
+		{"web*", "Web-a", false},
+		{"*a", "web-a", true},
+		{"*a*b*c", "xaybzc", true},
+		{"*a*b*c", "xaybzcd", false},
+		{"w?b", "wéb", true},
+		{"w?b", "wb", false},
+		{"web[0-9]", "web7", true},
+		{"web[!0-9]", "web7", false},
+		{"web[^0-9]", "web7", true}, // "^" is an ordinary member
+		{"[]]", "]", true},
+		{"[!]]", "]", false},
+		{"[", "[", true},
+		{"[abc", "[abc", true},
+		{"[abc", "a", false},
+		{"a.b", "axb", false},
+		{"salt/job/*/ret/*", "salt/job/1/ret/web/x", true},
+		{"a**b", "ab", true},
+		{"a*", "a", true},
+	}
+	for _, tt := range tests {
+		if got := Match(tt.pattern, tt.name); got != tt.want {
+			t.Errorf("Match(%q, %q) = %v, want %v", tt.pattern, tt.name, got, tt.want)
+		}
+	}
+}
+
+func FuzzMatch(f *testing.F) {
+	f.Add("*a[!b-]?", "xxa\xff")
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		Match(pattern, name)
+		if !Magic(name) && !Match(name, name) {
+			t.Errorf("%q does not match itself", name)
+		}
+	})
+}

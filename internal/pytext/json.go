@@ -1,0 +1,231 @@
+package pytext
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+	"strings"
+
+	"clustermaster/wire"
+)
+
+// ErrJSON tells that Python's json.dumps would have raised a TypeError for the value: a key that is no scalar, or keys of several types
+// that were to be sorted.
+var ErrJSON = errors.New("value has no JSON form")
+
+// JSONStyle are the arguments of json.dumps that Salt uses. ensure_ascii is always off.
+type JSONStyle struct {
+	Indent   int  // blanks for each level; negative: all on one line
+	SortKeys bool // by text
+}
+
+// JSON is json.dumps(v, ensure_ascii=False, default=repr) in the given style. The error is ErrJSON, wrapped.
+func JSON(v any, style JSONStyle) (string, error) {
+	var b strings.Builder
+	if err := appendJSON(&b, v, style, 0); err != nil {
+		return "", err
+	}
+	return b.String(), nil
+}
+
+func appendJSON(b *strings.Builder, v any, style JSONStyle, depth int) error {
+	switch x := Plain(v).(type) {
+	case nil:
+		b.WriteString("null")
+	case bool:
+		if x {
+			b.WriteString("true")
+		} else {
+			b.WriteString("false")
+		}
+	case string:
+		appendJSONString(b, x)
+	case float64:
+		b.WriteString(jsonFloat(x))
+	case []any:
+		if len(x) == 0 {
+			b.WriteString("[]")
+			return nil
+		}
+		b.WriteByte('[')
+		for i, e := range x {
+			separate(b, style, depth+1, i)
+			if err := appendJSON(b, e, style, depth+1); err != nil {
+				return err
+			}
+		}
+		closeLevel(b, style, depth, ']')
+	case wire.Map:
+		return appendJSONMap(b, x, style, depth)
+	default:
+		if s, ok := Int(x); ok {
+			b.WriteString(s)
+			return nil
+		}
+		appendJSONString(b, Repr(x))
+	}
+	return nil
+}
+
+func appendJSONMap(b *strings.Builder, m wire.Map, style JSONStyle, depth int) error {
+	if len(m) == 0 {
+		b.WriteString("{}")
+		return nil
+	}
+	if style.SortKeys {
+		sorted, ok := SortedPairs(m)
+		if !ok {
+			return fmt.Errorf("sort keys of a map: %w", ErrJSON)
+		}
+		m = sorted
+	}
+	b.WriteByte('{')
+	for i, p := range m {
+		separate(b, style, depth+1, i)
+		key, err := jsonKey(p.Key)
+		if err != nil {
+			return err
+		}
+		appendJSONString(b, key)
+		b.WriteString(": ")
+		if err := appendJSON(b, p.Value, style, depth+1); err != nil {
+			return err
+		}
+	}
+	closeLevel(b, style, depth, '}')
+	return nil
+}
+
+func jsonKey(k any) (string, error) {
+	switch x := k.(type) {
+	case string:
+		return x, nil
+	case nil:
+		return "null", nil
+	case bool:
+		if x {
+			return "true", nil
+		}
+		return "false", nil
+	case float64:
+		return jsonFloat(x), nil
+	}
+	if s, ok := Int(k); ok {
+		return s, nil
+	}
+	return "", fmt.Errorf("write key %s: %w", Repr(k), ErrJSON)
+}
+
+func jsonFloat(f float64) string {
+	switch {
+	case math.IsNaN(f):
+		return "NaN"
+	case math.IsInf(f, 1):
+		return "Infinity"
+	case math.IsInf(f, -1):
+		return "-Infinity"
+	}
+	return Float(f)
+}
+
+func separate(b *strings.Builder, style JSONStyle, depth, i int) {
+	if style.Indent < 0 {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		return
+	}
+	if i > 0 {
+		b.WriteByte(',')
+	}
+	b.WriteByte('\n')
+	b.WriteString(strings.Repeat(" ", style.Indent*depth))
+}
+
+func closeLevel(b *strings.Builder, style JSONStyle, depth int, end byte) {
+	if style.Indent >= 0 {
+		b.WriteByte('\n')
+		b.WriteString(strings.Repeat(" ", style.Indent*depth))
+	}
+	b.WriteByte(end)
+}
+
+func appendJSONString(b *strings.Builder, s string) {
+	const hex = "0123456789abcdef"
+	b.WriteByte('"')
+	for _, r := range s { // a byte that is no UTF-8 becomes the replacement character
+		switch r {
+		case '"':
+			b.WriteString(`\"`)
+		case '\\':
+			b.WriteString(`\\`)
+		case '\n':
+			b.WriteString(`\n`)
+		case '\r':
+			b.WriteString(`\r`)
+		case '\t':
+			b.WriteString(`\t`)
+		case '\f':
+			b.WriteString(`\f`)
+		case '\b':
+			b.WriteString(`\b`)
+		default:
+			if r < 0x20 {
+				b.WriteString(`\u00`)
+				b.WriteByte(hex[r>>4])
+				b.WriteByte(hex[r&15])
+			} else {
+				b.WriteRune(r)
+			}
+		}
+	}
+	b.WriteByte('"')
+}
+
+// SortedPairs is a copy of m in the order of sorted(m) in Python. It reports false, and the copy in its old order, when the keys are of types
+// that Python can't compare with each other.
+func SortedPairs(m wire.Map) (wire.Map, bool) {
+	out := append(wire.Map(nil), m...)
+	texts, numbers := 0, 0
+	for _, p := range out {
+		switch p.Key.(type) {
+		case string:
+			texts++
+		case float64, bool:
+			numbers++
+		default:
+			if _, ok := Int(p.Key); ok {
+				numbers++
+			}
+		}
+	}
+	switch len(out) {
+	case texts:
+		sort.SliceStable(out, func(i, j int) bool { return out[i].Key.(string) < out[j].Key.(string) })
+	case numbers:
+		sort.SliceStable(out, func(i, j int) bool { return number(out[i].Key) < number(out[j].Key) })
+	default:
+		return out, len(out) < 2
+	}
+	return out, true
+}
+
+func number(v any) float64 {
+	switch x := v.(type) {
+	case float64:
+		return x
+	case bool:
+		if x {
+			return 1
+		}
+		return 0
+	case int64:
+		return float64(x)
+	case uint64:
+		return float64(x)
+	case int:
+		return float64(x)
+	}
+	return 0
+}

@@ -1,0 +1,154 @@
+package runner
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// Call is one running call of a function, as the function sees it. It is used by one goroutine.
+type Call struct {
+	JID  string
+	User string
+
+	bound
+	print    func(text string)
+	progress func(data wire.Map)
+	warn     func(text string)
+}
+
+// Print writes one line to the operator's standard output, outside the result.
+func (c *Call) Print(line string) { c.print(line + "\n") }
+
+// Warn writes one line to the operator's standard error: what the result does not cover, say.
+func (c *Call) Warn(line string) { c.warn(line + "\n") }
+
+// Progress fires a progress event of this call and shows it to the operator.
+func (c *Call) Progress(data wire.Map) { c.progress(data) }
+
+// Arg is the value of a parameter: what the caller gave, or the default.
+func (c *Call) Arg(name string) any { return c.named[name] }
+
+// Given reports whether a parameter has a value other than None.
+func (c *Call) Given(name string) bool { return c.named[name] != nil }
+
+// Text is a parameter as text; None is "".
+func (c *Call) Text(name string) string {
+	v := c.named[name]
+	if v == nil {
+		return ""
+	}
+	return pytext.Str(v)
+}
+
+// True is Python's truth of a parameter.
+func (c *Call) True(name string) bool { return truth(c.named[name]) }
+
+// Number is a parameter as a float. The error is an *ArgumentError.
+func (c *Call) Number(name string) (float64, error) {
+	switch x := c.named[name].(type) {
+	case float64:
+		return x, nil
+	case bool:
+		if x {
+			return 1, nil
+		}
+		return 0, nil
+	case string:
+		f, err := strconv.ParseFloat(strings.TrimSpace(x), 64)
+		if err != nil || math.IsNaN(f) {
+			break
+		}
+		return f, nil
+	default:
+		if s, ok := pytext.Int(x); ok {
+			f, err := strconv.ParseFloat(s, 64)
+			return f, err
+		}
+	}
+	return 0, &ArgumentError{Text: name + " must be a number, not " + pytext.Repr(c.named[name])}
+}
+
+// Seconds is a parameter in seconds; None and zero give fallback. Values are bounded to a week.
+func (c *Call) Seconds(name string, fallback time.Duration) (time.Duration, error) {
+	if !c.True(name) {
+		return fallback, nil
+	}
+	n, err := c.Number(name)
+	if err != nil {
+		return 0, err
+	}
+	const week = 7 * 24 * time.Hour
+	if n < 0 || n > week.Seconds() {
+		return 0, &ArgumentError{Text: name + " must lie between 0 and " + strconv.Itoa(int(week.Seconds())) + " seconds"}
+	}
+	return time.Duration(n * float64(time.Second)), nil
+}
+
+// Texts is a parameter that may be a list or a text with commas, as a list of texts.
+func (c *Call) Texts(name string) []string { return textList(c.named[name]) }
+
+// Rest are the positional arguments beyond the named ones; Kwargs the keywords beyond them.
+func (c *Call) Rest() []any      { return c.rest }
+func (c *Call) Kwargs() wire.Map { return c.kwargs }
+
+func textList(v any) []string {
+	switch x := pytext.Plain(v).(type) {
+	case nil:
+		return nil
+	case []any:
+		out := make([]string, 0, len(x))
+		for _, e := range x {
+			out = append(out, pytext.Str(e))
+		}
+		return out
+	case string:
+		var out []string
+		for _, part := range strings.Split(x, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				out = append(out, part)
+			}
+		}
+		return out
+	default:
+		return []string{pytext.Str(x)}
+	}
+}
+
+// truth is Python's bool(v).
+func truth(v any) bool {
+	switch x := pytext.Plain(v).(type) {
+	case nil:
+		return false
+	case bool:
+		return x
+	case string:
+		return x != ""
+	case []byte:
+		return len(x) > 0
+	case float64:
+		return x != 0
+	case []any:
+		return len(x) > 0
+	case wire.Map:
+		return len(x) > 0
+	default:
+		if s, ok := pytext.Int(x); ok {
+			return s != "0"
+		}
+		return true
+	}
+}
+
+// texts makes a list value.
+func texts(ids []string) []any {
+	out := make([]any, len(ids))
+	for i, id := range ids {
+		out[i] = id
+	}
+	return out
+}

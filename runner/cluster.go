@@ -1,0 +1,151 @@
+package runner
+
+import (
+	"context"
+	"sort"
+	"time"
+
+	"clustermaster/wire"
+)
+
+// ClusterView is the cluster as this master sees it after a read index from the leader.
+type ClusterView struct {
+	ID              string // of this master
+	MembershipIndex int64  // log index of the last change of members; -1 for a master that is in no cluster
+	Leader          string // id; "" when there is none in contact
+	Term            uint64
+	Peers           []PeerView // all members, this one included; empty for a master that is in no cluster
+	Unhealthy       []string   // ids of voters without contact for longer than cluster_voter_timeout
+	Demoted         []string   // ids demoted lately
+	Note            string     // what is wrong, such as no quorum; "" when all is well
+}
+
+// PeerView is one member.
+type PeerView struct {
+	ID          string
+	Addr        string // host:port of the peer port
+	Version     string
+	State       string // joining, syncing, learner, voter, draining, unreachable
+	Voter       bool
+	Lag         uint64        // log entries behind the leader
+	LastContact time.Duration // since this master last heard from it; negative if never
+}
+
+// RingView is the ring as the running master has it.
+type RingView struct {
+	Clustered       bool
+	Nodes           []string // ids of owners
+	VirtualNodes    int      // partitions that a node is primary of, on average
+	Epoch           uint64
+	Replicas        int
+	Partitions      int
+	Shares          map[string]float64 // id to its share of all partitions, 0 to 1
+	Transfers       []TransferView
+	HintsPending    int64
+	UnderReplicated int64
+}
+
+// TransferView is one partition on its way to a new owner.
+type TransferView struct {
+	Partition int
+	From, To  string
+	Bytes     int64
+	Total     int64 // 0 when not known
+}
+
+// ClusterStatus tells about members and ring.
+type ClusterStatus interface {
+	View(ctx context.Context) (ClusterView, error)
+	Ring(ctx context.Context) (RingView, error)
+}
+
+// Cluster is the family cluster.
+func Cluster(status ClusterStatus) []Function {
+	return []Function{
+		{
+			Name: "cluster.members",
+			Doc: "List the masters of this cluster: voters, learners and the leader, and for each peer its address, state, version, lag (log entries)\n" +
+				"and the seconds since it was last heard.\n\nExample:\n\n    salt-run cluster.members",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				v, err := status.View(ctx)
+				if err != nil {
+					return nil, err
+				}
+				if v.Note != "" {
+					c.Warn(v.Note)
+				}
+				return membersMap(v), nil
+			},
+		},
+		{
+			Name: "cluster.ring_info",
+			Doc: "Show how jobs and minion data are spread over the masters: nodes, partitions, copies, the share of each node, and what is\n" +
+				"being moved or waits to be handed over.\n\nExample:\n\n    salt-run cluster.ring_info",
+			Run: func(ctx context.Context, _ *Call) (any, error) {
+				v, err := status.Ring(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return ringMap(v), nil
+			},
+		},
+	}
+}
+
+// membersMap has the keys of Salt 3008 first, then ours.
+func membersMap(v ClusterView) wire.Map {
+	voters, learners := []string{}, []string{}
+	peers := append([]PeerView(nil), v.Peers...)
+	sort.Slice(peers, func(i, j int) bool { return peers[i].ID < peers[j].ID })
+	detail := wire.Map{}
+	for _, p := range peers {
+		if p.Voter {
+			voters = append(voters, p.ID)
+		} else {
+			learners = append(learners, p.ID)
+		}
+		one := wire.Map{
+			{Key: "address", Value: p.Addr}, {Key: "state", Value: p.State}, {Key: "version", Value: p.Version},
+			{Key: "lag", Value: int64(p.Lag)}, {Key: "last_contact", Value: nil},
+		}
+		if p.LastContact >= 0 {
+			one = one.Set("last_contact", float64(p.LastContact.Milliseconds())/1000)
+		}
+		detail = append(detail, wire.Pair{Key: p.ID, Value: one})
+	}
+	var leader any
+	if v.Leader != "" {
+		leader = v.Leader
+	}
+	return wire.Map{
+		{Key: "node_id", Value: v.ID}, {Key: "voters", Value: texts(voters)}, {Key: "learners", Value: texts(learners)},
+		{Key: "membership_version", Value: v.MembershipIndex}, {Key: "voter_count", Value: int64(len(voters))},
+		{Key: "learner_count", Value: int64(len(learners))}, {Key: "leader_id", Value: leader}, {Key: "term", Value: int64(v.Term)},
+		{Key: "unhealthy_voters", Value: texts(v.Unhealthy)}, {Key: "recently_demoted", Value: texts(v.Demoted)},
+		{Key: "peers", Value: detail},
+	}
+}
+
+func ringMap(v RingView) wire.Map {
+	nodes := append([]string(nil), v.Nodes...)
+	sort.Strings(nodes)
+	shares := wire.Map{}
+	for _, id := range nodes {
+		shares = append(shares, wire.Pair{Key: id, Value: round4(v.Shares[id])})
+	}
+	transfers := []any{}
+	for _, t := range v.Transfers {
+		transfers = append(transfers, wire.Map{
+			{Key: "partition", Value: int64(t.Partition)}, {Key: "from", Value: t.From}, {Key: "to", Value: t.To},
+			{Key: "bytes", Value: t.Bytes}, {Key: "total", Value: t.Total},
+		})
+	}
+	return wire.Map{
+		{Key: "is_clustered", Value: v.Clustered}, {Key: "node_count", Value: int64(len(nodes))}, {Key: "nodes", Value: texts(nodes)},
+		{Key: "vnodes", Value: int64(v.VirtualNodes)}, {Key: "epoch", Value: int64(v.Epoch)}, {Key: "replicas", Value: int64(v.Replicas)},
+		{Key: "partitions", Value: int64(v.Partitions)}, {Key: "shares", Value: shares}, {Key: "transfers", Value: transfers},
+		{Key: "hints_pending", Value: v.HintsPending}, {Key: "under_replicated", Value: v.UnderReplicated},
+	}
+}
+
+func round4(f float64) float64 { return float64(int64(f*10000+0.5)) / 10000 }

@@ -1,0 +1,108 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"sort"
+	"strings"
+
+	"clustermaster/wire"
+)
+
+// A Param is one named parameter of a function.
+type Param struct {
+	Name     string
+	Default  any // value when absent; ignored if Required
+	Required bool
+}
+
+// A Function is one runner or wheel function.
+type Function struct {
+	Name      string // family.function
+	Doc       string // what it does, its parameters and an example; no indentation of its own
+	Params    []Param
+	VarArgs   bool // takes any further positional arguments
+	VarKwargs bool // takes any further keyword arguments
+	// Run does the work. The value returned is the function's return as a wire value. An error ends the call as failed, with the
+	// error's text; *ArgumentError instead tells the caller how the function is used.
+	Run func(ctx context.Context, c *Call) (any, error)
+}
+
+// Need and Opt make parameters.
+func Need(name string) Param              { return Param{Name: name, Required: true} }
+func Opt(name string, fallback any) Param { return Param{Name: name, Default: fallback} }
+
+// Registry is a set of functions by name. It does not change once made, so it is safe for concurrent use.
+type Registry struct {
+	byName map[string]Function
+	names  []string
+}
+
+// NewRegistry joins families. Two functions of one name are an error.
+func NewRegistry(families ...[]Function) (*Registry, error) {
+	r := &Registry{byName: make(map[string]Function)}
+	for _, family := range families {
+		for _, f := range family {
+			if f.Name == "" || f.Run == nil {
+				return nil, fmt.Errorf("register function %q: no name or nothing to run", f.Name)
+			}
+			if _, ok := r.byName[f.Name]; ok {
+				return nil, fmt.Errorf("register function %s: registered twice", f.Name)
+			}
+			r.byName[f.Name] = f
+			r.names = append(r.names, f.Name)
+		}
+	}
+	sort.Strings(r.names)
+	return r, nil
+}
+
+// Lookup finds a function by its full name.
+func (r *Registry) Lookup(name string) (Function, bool) {
+	f, ok := r.byName[name]
+	return f, ok
+}
+
+// Names lists all functions, sorted. The slice is shared: read only.
+func (r *Registry) Names() []string { return r.names }
+
+// Docs maps function to text, sorted by name. An empty prefix means all; "jobs" the family, "jobs.active" that one; with a "*" in it the
+// prefix is a glob.
+func (r *Registry) Docs(prefix string) wire.Map {
+	docs := wire.Map{}
+	for _, name := range r.names {
+		if matchesDoc(name, prefix) {
+			docs = append(docs, wire.Pair{Key: name, Value: r.byName[name].HelpText()})
+		}
+	}
+	return docs
+}
+
+func matchesDoc(name, prefix string) bool {
+	if prefix == "" || name == prefix {
+		return true
+	}
+	if strings.Contains(prefix, "*") {
+		ok, err := path.Match(prefix, name)
+		return err == nil && ok
+	}
+	return strings.HasPrefix(name, strings.TrimSuffix(prefix, ".")+".")
+}
+
+// HelpText is the function's text the way Salt keeps it: a line break first, every line indented by four blanks, a line of four blanks at the end.
+func (f Function) HelpText() string {
+	var b strings.Builder
+	b.WriteByte('\n')
+	for _, line := range strings.Split(strings.Trim(f.Doc, "\n"), "\n") {
+		if line != "" {
+			b.WriteString("    " + line)
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString("    ")
+	return b.String()
+}
+
+// short is the name without its family, as error texts use it.
+func (f Function) short() string { return f.Name[strings.LastIndexByte(f.Name, '.')+1:] }

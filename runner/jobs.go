@@ -1,0 +1,489 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sort"
+	"time"
+
+	"clustermaster/internal/fnmatch"
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// JobRecord is one job of the job cache.
+type JobRecord struct {
+	JID     string
+	Load    wire.Map // what was published
+	Minions []string // that were expected to return, sorted
+	EndTime string   // "" when not known
+}
+
+// JobReturn is what one minion returned. A nil Retcode or Success was not sent.
+type JobReturn struct {
+	Return, Retcode, Success any
+	Out                      string
+}
+
+// JobReader reads the job cache of the whole cluster.
+type JobReader interface {
+	// Job reports false for a jid that no master has.
+	Job(ctx context.Context, jid string) (JobRecord, bool, error)
+	Returns(ctx context.Context, jid string) (map[string]JobReturn, error)
+	// Jobs lists all jobs; incomplete says what could not be covered ("3 of 256 partitions"), or is "".
+	Jobs(ctx context.Context) (records []JobRecord, incomplete string, err error)
+}
+
+// JobsDeps is what the family jobs asks for.
+type JobsDeps struct {
+	Jobs    JobReader
+	Minions Asker
+	Running func() []wire.Map // Runner.Running of the runner that the family is part of
+	Now     func() time.Time  // nil: time.Now
+}
+
+// Jobs is the family jobs.
+func Jobs(d JobsDeps) []Function {
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	ext, progress, out := Opt("ext_source", nil), Opt("display_progress", false), Opt("outputter", nil)
+	return []Function{
+		{
+			Name: "jobs.active", Params: []Param{progress}, Run: d.active,
+			Doc: "Ask all minions what they are running, and list it by job. Waits for the whole timeout if a minion does not answer.\n\n" +
+				"Example:\n\n    salt-run jobs.active",
+		},
+		{
+			Name: "jobs.lookup_jid", Params: []Param{Need("jid"), ext, Opt("returned", true), Opt("missing", false), progress}, Run: d.lookupJID,
+			Doc: "Show what the minions returned for a job.\n\njid\n    The job's id.\n\nreturned : True\n    Include minions that returned.\n\n" +
+				"missing : False\n    Include minions that did not.\n\nExample:\n\n    salt-run jobs.lookup_jid 20130916125524463507",
+		},
+		{
+			Name: "jobs.list_job", Params: []Param{Need("jid"), ext, progress}, Run: d.listJob,
+			Doc: "Show a job: what was asked, of whom, and what came back.\n\nExample:\n\n    salt-run jobs.list_job 20130916125524463507",
+		},
+		{
+			Name: "jobs.list_jobs", Run: d.listJobs,
+			Params: []Param{ext, out, Opt("search_metadata", nil), Opt("search_function", nil), Opt("search_target", nil), Opt("start_time", nil),
+				Opt("end_time", nil), progress},
+			Doc: "List all jobs in the job cache. A job must pass all filters given.\n\nsearch_metadata\n    A map; one equal pair in the job's metadata is enough.\n\n" +
+				"search_function, search_target\n    Globs, as a list or with commas.\n\nstart_time, end_time\n    Jobs that started at or after, at or before this time (UTC).\n\n" +
+				"Example:\n\n    salt-run jobs.list_jobs search_function='test.*,pkg.install' search_target='db*'\n" +
+				"    salt-run jobs.list_jobs start_time='2015, Mar 16 19:00' end_time='2015, Mar 18 22:00'",
+		},
+		{
+			Name: "jobs.list_jobs_filter", Params: []Param{Need("count"), Opt("filter_find_job", true), ext, out, progress}, Run: d.listJobsFilter,
+			Doc: "List the newest jobs.\n\ncount\n    How many.\n\nfilter_find_job : True\n    Leave out the saltutil.find_job calls of waiting commands.\n\n" +
+				"Example:\n\n    salt-run jobs.list_jobs_filter 50",
+		},
+		{
+			Name: "jobs.print_job", Params: []Param{Need("jid"), ext}, Run: d.printJob,
+			Doc: "Show a job, with its returns, below its id.\n\nExample:\n\n    salt-run jobs.print_job 20130916125524463507",
+		},
+		{
+			Name: "jobs.exit_success", Params: []Param{Need("jid"), ext}, Run: d.exitSuccess,
+			Doc: "Tell for each minion of a job whether it returned something true.\n\nExample:\n\n    salt-run jobs.exit_success 20160520145827701627",
+		},
+		{
+			Name: "jobs.last_run", Params: []Param{ext, out, Opt("metadata", nil), Opt("function", nil), Opt("target", nil), progress}, Run: d.lastRun,
+			Doc: "Show the newest job that passes the filters; False if there is none.\n\nExample:\n\n    salt-run jobs.last_run function=cmd.run target='web*'",
+		},
+		{
+			Name: "jobs.master", Run: d.master,
+			Doc: "List the runner functions that run on this master now.\n\nExample:\n\n    salt-run jobs.master",
+		},
+	}
+}
+
+func (d JobsDeps) lookupJID(ctx context.Context, c *Call) (any, error) {
+	jid := c.Text("jid")
+	rec, _, err := d.Jobs.Job(ctx, jid)
+	if err != nil {
+		return nil, fmt.Errorf("look up job %s: %w", jid, err)
+	}
+	returns, err := d.Jobs.Returns(ctx, jid)
+	if err != nil {
+		return nil, fmt.Errorf("look up returns of job %s: %w", jid, err)
+	}
+	ret, outputter := wire.Map{}, ""
+	for i, id := range sortedIDs(returns) {
+		if i == 0 {
+			outputter = returns[id].Out
+		}
+		if c.True("display_progress") {
+			c.Progress(wire.Map{{Key: "message", Value: id}})
+		}
+		if c.True("returned") {
+			ret = append(ret, wire.Pair{Key: id, Value: returns[id].Return})
+		}
+	}
+	if c.True("missing") {
+		for _, id := range rec.Minions {
+			if _, ok := returns[id]; !ok {
+				ret = append(ret, wire.Pair{Key: id, Value: "Minion did not return"})
+			}
+		}
+	}
+	return withOutputter(outputter, ret), nil
+}
+
+func (d JobsDeps) listJob(ctx context.Context, c *Call) (any, error) {
+	jid := c.Text("jid")
+	job, err := d.oneJob(ctx, jid)
+	if err != nil {
+		return nil, err
+	}
+	return append(wire.Map{{Key: "jid", Value: jid}}, job...), nil
+}
+
+func (d JobsDeps) printJob(ctx context.Context, c *Call) (any, error) {
+	jid := c.Text("jid")
+	job, err := d.oneJob(ctx, jid)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Map{{Key: jid, Value: job}}, nil
+}
+
+// oneJob is the record of a job with its returns. A jid that nobody has gives Salt's Error field, unless returns came in without a publication:
+// those are shown.
+func (d JobsDeps) oneJob(ctx context.Context, jid string) (wire.Map, error) {
+	rec, ok, err := d.Jobs.Job(ctx, jid)
+	if err != nil {
+		return nil, fmt.Errorf("look up job %s: %w", jid, err)
+	}
+	returns, err := d.Jobs.Returns(ctx, jid)
+	if err != nil {
+		return nil, fmt.Errorf("look up returns of job %s: %w", jid, err)
+	}
+	job := wire.Map{{Key: "Error", Value: "Cannot contact returner or no job with this jid"}}
+	if ok && len(rec.Load) > 0 {
+		job = describe(rec)
+		if len(rec.Minions) > 0 {
+			job = append(job, wire.Pair{Key: "Minions", Value: texts(rec.Minions)})
+		}
+	}
+	job = append(job, wire.Pair{Key: "StartTime", Value: wire.JIDTime(jid)}, wire.Pair{Key: "Result", Value: resultMap(returns)})
+	if rec.EndTime != "" {
+		job = append(job, wire.Pair{Key: "EndTime", Value: rec.EndTime})
+	}
+	return job, nil
+}
+
+func (d JobsDeps) exitSuccess(ctx context.Context, c *Call) (any, error) {
+	jid := c.Text("jid")
+	rec, _, err := d.Jobs.Job(ctx, jid)
+	if err != nil {
+		return nil, fmt.Errorf("look up job %s: %w", jid, err)
+	}
+	returns, err := d.Jobs.Returns(ctx, jid)
+	if err != nil {
+		return nil, fmt.Errorf("look up returns of job %s: %w", jid, err)
+	}
+	ret := wire.Map{}
+	for _, id := range rec.Minions {
+		ret = append(ret, wire.Pair{Key: id, Value: truth(returns[id].Return)})
+	}
+	for _, id := range sortedIDs(returns) {
+		if truth(returns[id].Return) {
+			ret = ret.Set(id, true)
+		}
+	}
+	return ret, nil
+}
+
+func (d JobsDeps) active(ctx context.Context, c *Call) (any, error) {
+	answers, err := d.Minions.Ask(ctx, Ask{Tgt: "*", TgtType: "glob", Fun: "saltutil.running", User: c.User})
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, 0, len(answers.Returned))
+	for id := range answers.Returned {
+		ids = append(ids, id)
+	}
+	sort.Strings(ids)
+	if c.True("display_progress") {
+		c.Progress(wire.Map{{Key: "message", Value: "Attempting to contact minions: " + pytext.Repr(texts(ids))}})
+	}
+	running := map[string]wire.Map{}
+	var jids []string
+	for _, id := range ids {
+		if c.True("display_progress") {
+			c.Progress(wire.Map{{Key: "message", Value: "Received reply from minion " + id}})
+		}
+		list, _ := pytext.Plain(answers.Returned[id].Return).([]any)
+		for _, e := range list {
+			load, ok := e.(wire.Map)
+			if !ok || load.String("jid") == "" {
+				continue
+			}
+			jid := load.String("jid")
+			job, known := running[jid]
+			if !known {
+				jids = append(jids, jid)
+				job = append(describe(JobRecord{JID: jid, Load: load}), wire.Pair{Key: "StartTime", Value: wire.JIDTime(jid)},
+					wire.Pair{Key: "Running", Value: []any{}}, wire.Pair{Key: "Returned", Value: []any{}})
+			}
+			pid, _ := load.Get("pid")
+			at, _ := job.Get("Running")
+			running[jid] = job.Set("Running", append(at.([]any), wire.Map{{Key: id, Value: pid}}))
+		}
+	}
+	ret := wire.Map{}
+	for _, jid := range jids {
+		returns, err := d.Jobs.Returns(ctx, jid)
+		if err != nil {
+			return nil, fmt.Errorf("look up returns of job %s: %w", jid, err)
+		}
+		ret = append(ret, wire.Pair{Key: jid, Value: running[jid].Set("Returned", texts(sortedIDs(returns)))})
+	}
+	return ret, nil
+}
+
+func (d JobsDeps) listJobs(ctx context.Context, c *Call) (any, error) {
+	f := jobFilter{metadata: c.Arg("search_metadata"), functions: c.Texts("search_function"), targets: c.Texts("search_target")}
+	var err error
+	if f.start, err = parseTime(c.Text("start_time"), d.Now()); err != nil {
+		return nil, err
+	}
+	if f.end, err = parseTime(c.Text("end_time"), d.Now()); err != nil {
+		return nil, err
+	}
+	records, err := d.matching(ctx, c, f)
+	if err != nil {
+		return nil, err
+	}
+	ret := wire.Map{}
+	for _, rec := range records {
+		ret = append(ret, wire.Pair{Key: rec.JID, Value: append(describe(rec), wire.Pair{Key: "StartTime", Value: wire.JIDTime(rec.JID)})})
+	}
+	return withOutputter(c.Text("outputter"), ret), nil
+}
+
+func (d JobsDeps) listJobsFilter(ctx context.Context, c *Call) (any, error) {
+	count, err := c.Number("count")
+	if err != nil {
+		return nil, err
+	}
+	records, err := d.matching(ctx, c, jobFilter{noFindJob: c.True("filter_find_job")})
+	if err != nil {
+		return nil, err
+	}
+	if n := max(int(min(count, 1e9)), 0); len(records) > n {
+		records = records[len(records)-n:]
+	}
+	ret := []any{}
+	for _, rec := range records {
+		ret = append(ret, append(describe(rec), wire.Pair{Key: "JID", Value: rec.JID}, wire.Pair{Key: "StartTime", Value: wire.JIDTime(rec.JID)}))
+	}
+	if out := c.Text("outputter"); out != "" {
+		return wire.Map{{Key: "outputter", Value: out}, {Key: "data", Value: ret}}, nil
+	}
+	return ret, nil
+}
+
+func (d JobsDeps) lastRun(ctx context.Context, c *Call) (any, error) {
+	if c.True("metadata") {
+		if _, ok := c.Arg("metadata").(wire.Map); !ok {
+			return false, nil
+		}
+	}
+	records, err := d.matching(ctx, c, jobFilter{metadata: c.Arg("metadata"), functions: c.Texts("function"), targets: c.Texts("target")})
+	if err != nil {
+		return nil, err
+	}
+	if len(records) == 0 {
+		return false, nil
+	}
+	jid := records[len(records)-1].JID
+	job, err := d.oneJob(ctx, jid)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Map{{Key: jid, Value: job}}, nil
+}
+
+func (d JobsDeps) master(_ context.Context, c *Call) (any, error) {
+	ret := []any{}
+	if d.Running != nil {
+		for _, call := range d.Running() {
+			if call.String("jid") != c.JID {
+				ret = append(ret, append(append(wire.Map(nil), call...), wire.Pair{Key: "pid", Value: int64(os.Getpid())}))
+			}
+		}
+	}
+	return ret, nil
+}
+
+// matching reads all jobs that pass a filter, oldest first, and says on standard error what could not be read.
+func (d JobsDeps) matching(ctx context.Context, c *Call, f jobFilter) ([]JobRecord, error) {
+	if c.True("display_progress") {
+		c.Progress(wire.Map{{Key: "message", Value: "Querying the job cache of all masters"}})
+	}
+	records, incomplete, err := d.Jobs.Jobs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	if incomplete != "" {
+		c.Warn("incomplete: " + incomplete + "; jobs kept by masters that can't be reached are not listed")
+	}
+	kept := make([]JobRecord, 0, len(records))
+	for _, rec := range records {
+		if len(rec.Load) > 0 && f.takes(rec) {
+			kept = append(kept, rec)
+		}
+	}
+	sort.Slice(kept, func(i, j int) bool { return kept[i].JID < kept[j].JID })
+	return kept, nil
+}
+
+// jobFilter is what list_jobs can ask for; the zero value takes all.
+type jobFilter struct {
+	metadata           any
+	functions, targets []string
+	start, end         time.Time
+	noFindJob          bool
+}
+
+func (f jobFilter) takes(rec JobRecord) bool {
+	fun, _ := rec.Load.Get("fun")
+	tgt, _ := rec.Load.Get("tgt")
+	if f.noFindJob && fun == "saltutil.find_job" {
+		return false
+	}
+	if want, ok := f.metadata.(wire.Map); ok && len(want) > 0 && !sharesPair(metadata(rec.Load), want) {
+		return false
+	}
+	if len(f.targets) > 0 && !anyMatch(textValues(tgt), f.targets) {
+		return false
+	}
+	if len(f.functions) > 0 && !anyMatch(textValues(fun), f.functions) {
+		return false
+	}
+	if !f.start.IsZero() || !f.end.IsZero() {
+		at, ok := jidTime(rec.JID)
+		if !ok || !f.start.IsZero() && at.Before(f.start) || !f.end.IsZero() && at.After(f.end) {
+			return false
+		}
+	}
+	return true
+}
+
+// textValues is a text, or each text of a list: targets with commas and the functions of a compound job are lists.
+func textValues(v any) []string {
+	if s, ok := v.(string); ok {
+		return []string{s}
+	}
+	return textList(v)
+}
+
+func anyMatch(values, globs []string) bool {
+	for _, v := range values {
+		for _, g := range globs {
+			if fnmatch.Match(g, v) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func sharesPair(have any, want wire.Map) bool {
+	m, ok := have.(wire.Map)
+	if !ok {
+		return false
+	}
+	for _, p := range want {
+		for _, q := range m {
+			if pytext.Repr(p.Key) == pytext.Repr(q.Key) && pytext.Repr(p.Value) == pytext.Repr(q.Value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// describe is the description of a job that all functions share.
+func describe(rec JobRecord) wire.Map {
+	field := func(key string, fallback any) any {
+		if v, ok := rec.Load.Get(key); ok {
+			return v
+		}
+		return fallback
+	}
+	args, ok := pytext.Plain(field("arg", nil)).([]any)
+	if !ok {
+		args = []any{}
+	}
+	ret := wire.Map{
+		{Key: "Function", Value: field("fun", "unknown-function")}, {Key: "Arguments", Value: args}, {Key: "Target", Value: field("tgt", "unknown-target")},
+		{Key: "Target-type", Value: field("tgt_type", "list")}, {Key: "User", Value: field("user", "root")},
+	}
+	if meta := metadata(rec.Load); meta != nil {
+		ret = append(ret, wire.Pair{Key: "Metadata", Value: meta})
+	}
+	return ret
+}
+
+// metadata is found in three places, depending on who published the job.
+func metadata(load wire.Map) any {
+	if v, ok := load.Get("metadata"); ok {
+		return v
+	}
+	if kw, ok := load.Get("kwargs"); ok {
+		if m, ok := kw.(wire.Map); ok {
+			if v, ok := m.Get("metadata"); ok {
+				return v
+			}
+		}
+	}
+	arg, _ := load.Get("arg")
+	list, _ := arg.([]any)
+	for _, a := range list {
+		if m, ok := a.(wire.Map); ok {
+			if mark, _ := m.Get("__kwarg__"); mark == true {
+				if v, ok := m.Get("metadata"); ok {
+					return v
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func resultMap(returns map[string]JobReturn) wire.Map {
+	ret := wire.Map{}
+	for _, id := range sortedIDs(returns) {
+		r := returns[id]
+		one := wire.Map{{Key: "return", Value: r.Return}}
+		if r.Retcode != nil {
+			one = append(one, wire.Pair{Key: "retcode", Value: r.Retcode})
+		}
+		if r.Success != nil {
+			one = append(one, wire.Pair{Key: "success", Value: r.Success})
+		}
+		if r.Out != "" {
+			one = append(one, wire.Pair{Key: "out", Value: r.Out})
+		}
+		ret = append(ret, wire.Pair{Key: id, Value: one})
+	}
+	return ret
+}
+
+func withOutputter(name string, data wire.Map) wire.Map {
+	if name == "" {
+		return data
+	}
+	return wire.Map{{Key: "outputter", Value: name}, {Key: "data", Value: data}}
+}
+
+func sortedIDs(returns map[string]JobReturn) []string {
+	ids := make([]string, 0, len(returns))
+	for id := range returns {
+		ids = append(ids, id)
+	}
+	sort.Strings(ids)
+	return ids
+}

@@ -1,0 +1,342 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+
+	"clustermaster/internal/fnmatch"
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// The names that Salt gives the states of minion keys in lists.
+const (
+	StateAccepted = "minions"
+	StatePending  = "minions_pre"
+	StateRejected = "minions_rejected"
+	StateDenied   = "minions_denied"
+)
+
+// KeyStates are all states in the order of key.list_all.
+var KeyStates = []string{StatePending, StateRejected, StateAccepted, StateDenied}
+
+// KeyAction is a change of keys.
+type KeyAction string
+
+// The changes that exist.
+const (
+	AcceptKeys KeyAction = "accept"
+	RejectKeys KeyAction = "reject"
+	DeleteKeys KeyAction = "delete"
+)
+
+// KeyChange is the outcome of a change.
+type KeyChange struct {
+	Changed  []string // ids
+	Warnings []string // members that did not confirm, each a sentence
+}
+
+// Keys reads and changes minion keys on the whole cluster.
+type Keys interface {
+	// KeyLists maps state to ids, sorted.
+	KeyLists(ctx context.Context) (map[string][]string, error)
+	// KeyText is the public key of an id in a state, as PEM.
+	KeyText(ctx context.Context, id, state string) (pem string, ok bool, err error)
+	// ChangeKeys changes the keys of ids that are in one of the states, and returns when every ready master has done so.
+	ChangeKeys(ctx context.Context, action KeyAction, ids, states []string) (KeyChange, error)
+}
+
+// KeyFamilyDeps is what the wheel family key asks for.
+type KeyFamilyDeps struct {
+	Keys        Keys
+	Fingerprint func(pem, hashType string) (string, error) // wire.Fingerprint
+	HashType    string                                     // the option hash_type
+	Local       func() (map[string]string, error)          // the master's own keys that may be shown: file name to PEM of the public part or ""
+}
+
+// KeyFamily is the wheel family key.
+func KeyFamily(d KeyFamilyDeps) []Function {
+	match := Need("match")
+	return []Function{
+		{Name: "key.list_all", Run: d.listAll, Doc: "List all keys by state.\n\nExample:\n\n    wheel.cmd('key.list_all')"},
+		{Name: "key.list", Params: []Param{match}, Run: d.list, Doc: "List the keys of one state: accepted, pre, rejected, denied or all.\n\nExample:\n\n    wheel.cmd('key.list', ['accepted'])"},
+		{Name: "key.name_match", Params: []Param{match}, Run: d.nameMatch, Doc: "List the keys whose id matches a glob, by state."},
+		{Name: "key.glob_match", Params: []Param{match}, Run: d.nameMatch, Doc: "List the keys whose id matches a glob, by state."},
+		{
+			Name: "key.accept", Params: []Param{match, Opt("include_rejected", false), Opt("include_denied", false)},
+			Run: d.changer(AcceptKeys, acceptStates),
+			Doc: "Accept pending keys whose id matches a glob.\n\nExample:\n\n    wheel.cmd('key.accept', ['minion1'])",
+		},
+		{
+			Name: "key.accept_dict", Params: []Param{match, Opt("include_rejected", false), Opt("include_denied", false)},
+			Run: d.dictChanger(AcceptKeys, acceptStates), Doc: "Accept keys given as a map of state to ids.",
+		},
+		{
+			Name: "key.reject", Params: []Param{match, Opt("include_accepted", false), Opt("include_denied", false)},
+			Run: d.changer(RejectKeys, rejectStates), Doc: "Reject pending keys whose id matches a glob.",
+		},
+		{
+			Name: "key.reject_dict", Params: []Param{match, Opt("include_accepted", false), Opt("include_denied", false)},
+			Run: d.dictChanger(RejectKeys, rejectStates), Doc: "Reject keys given as a map of state to ids.",
+		},
+		{Name: "key.delete", Params: []Param{match}, Run: d.changer(DeleteKeys, deleteStates), Doc: "Delete keys of any state whose id matches a glob."},
+		{Name: "key.delete_dict", Params: []Param{match}, Run: d.dictChanger(DeleteKeys, deleteStates), Doc: "Delete keys given as a map of state to ids."},
+		{Name: "key.key_str", Params: []Param{match}, Run: d.keyStr, Doc: "Show the public keys whose id matches a glob, by state."},
+		{
+			Name: "key.finger", Params: []Param{match, Opt("hash_type", nil)}, Run: d.finger,
+			Doc: "Show the fingerprints of keys whose id matches a glob, by state. It is the form that the minion's key.finger shows.",
+		},
+		{Name: "key.finger_master", Params: []Param{Opt("hash_type", nil)}, Run: d.fingerMaster, Doc: "Show the fingerprint of the key that minions see as the master's."},
+	}
+}
+
+func acceptStates(c *Call) []string {
+	states := []string{StatePending}
+	if c.True("include_rejected") {
+		states = append(states, StateRejected)
+	}
+	if c.True("include_denied") {
+		states = append(states, StateDenied)
+	}
+	return states
+}
+
+func rejectStates(c *Call) []string {
+	states := []string{StatePending}
+	if c.True("include_accepted") {
+		states = append(states, StateAccepted)
+	}
+	if c.True("include_denied") {
+		states = append(states, StateDenied)
+	}
+	return states
+}
+
+func deleteStates(*Call) []string { return KeyStates }
+
+func (d KeyFamilyDeps) listAll(ctx context.Context, _ *Call) (any, error) {
+	lists, err := d.Keys.KeyLists(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	ret := wire.Map{}
+	for _, state := range KeyStates {
+		ret = append(ret, wire.Pair{Key: state, Value: texts(lists[state])})
+	}
+	local, err := d.local()
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for name := range local {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return append(ret, wire.Pair{Key: "local", Value: texts(names)}), nil
+}
+
+func (d KeyFamilyDeps) list(ctx context.Context, c *Call) (any, error) {
+	states, ok := StatesOf(c.Text("match"))
+	if !ok {
+		return wire.Map{}, nil
+	}
+	lists, err := d.Keys.KeyLists(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	ret := wire.Map{}
+	for _, state := range states {
+		ret = append(ret, wire.Pair{Key: state, Value: texts(lists[state])})
+	}
+	return ret, nil
+}
+
+// StatesOf reads the words that Salt takes for a state: any beginning with pre or un (pending), acc, rej, den, all.
+func StatesOf(word string) ([]string, bool) {
+	has := func(prefix string) bool { return len(word) >= len(prefix) && word[:len(prefix)] == prefix }
+	switch {
+	case has("acc"):
+		return []string{StateAccepted}, true
+	case has("pre"), has("un"):
+		return []string{StatePending}, true
+	case has("rej"):
+		return []string{StateRejected}, true
+	case has("den"):
+		return []string{StateDenied}, true
+	case has("all"):
+		return KeyStates, true
+	}
+	return nil, false
+}
+
+func (d KeyFamilyDeps) nameMatch(ctx context.Context, c *Call) (any, error) {
+	found, err := d.matching(ctx, c.Arg("match"), KeyStates)
+	if err != nil {
+		return nil, err
+	}
+	ret := wire.Map{}
+	for _, state := range KeyStates {
+		if len(found[state]) > 0 {
+			ret = append(ret, wire.Pair{Key: state, Value: texts(found[state])})
+		}
+	}
+	return ret, nil
+}
+
+// changer changes all keys whose id matches; it returns the lists of the matching ids as they stand afterwards, as Salt does.
+func (d KeyFamilyDeps) changer(action KeyAction, states func(*Call) []string) func(context.Context, *Call) (any, error) {
+	return func(ctx context.Context, c *Call) (any, error) {
+		found, err := d.matching(ctx, c.Arg("match"), states(c))
+		if err != nil {
+			return nil, err
+		}
+		ids := []string{}
+		for _, state := range KeyStates {
+			ids = append(ids, found[state]...)
+		}
+		if err := d.change(ctx, c, action, ids, states(c)); err != nil {
+			return nil, err
+		}
+		return d.nameMatch(ctx, c)
+	}
+}
+
+func (d KeyFamilyDeps) dictChanger(action KeyAction, states func(*Call) []string) func(context.Context, *Call) (any, error) {
+	return func(ctx context.Context, c *Call) (any, error) {
+		m, ok := pytext.Plain(c.Arg("match")).(wire.Map)
+		if !ok {
+			return nil, &ArgumentError{Text: "match must be a map of state to ids, not " + pytext.Repr(c.Arg("match"))}
+		}
+		allowed := states(c)
+		for _, p := range m {
+			state, _ := p.Key.(string)
+			if !contains(allowed, state) {
+				continue
+			}
+			if err := d.change(ctx, c, action, textList(p.Value), []string{state}); err != nil {
+				return nil, err
+			}
+		}
+		return d.listAll(ctx, c)
+	}
+}
+
+func (d KeyFamilyDeps) change(ctx context.Context, c *Call, action KeyAction, ids, states []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	change, err := d.Keys.ChangeKeys(ctx, action, ids, states)
+	if err != nil {
+		return fmt.Errorf("%s keys: %w", action, err)
+	}
+	for _, w := range change.Warnings {
+		c.Warn(w)
+	}
+	return nil
+}
+
+func (d KeyFamilyDeps) matching(ctx context.Context, match any, states []string) (map[string][]string, error) {
+	lists, err := d.Keys.KeyLists(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	return MatchKeys(lists, match, states), nil
+}
+
+// MatchKeys keeps of the lists those ids, in the given states, that match a glob, any of several globs with commas, or any of a list.
+func MatchKeys(lists map[string][]string, match any, states []string) map[string][]string {
+	found := make(map[string][]string)
+	globs := textList(match)
+	for _, state := range states {
+		for _, id := range lists[state] {
+			for _, g := range globs {
+				if fnmatch.Match(g, id) {
+					found[state] = append(found[state], id)
+					break
+				}
+			}
+		}
+	}
+	return found
+}
+
+func (d KeyFamilyDeps) keyStr(ctx context.Context, c *Call) (any, error) {
+	return d.each(ctx, c, func(pem string) (string, error) { return pem, nil })
+}
+
+func (d KeyFamilyDeps) finger(ctx context.Context, c *Call) (any, error) {
+	return d.each(ctx, c, func(pem string) (string, error) { return d.Fingerprint(pem, d.hash(c)) })
+}
+
+// each maps state to id to what show makes of the key.
+func (d KeyFamilyDeps) each(ctx context.Context, c *Call, show func(pem string) (string, error)) (any, error) {
+	found, err := d.matching(ctx, c.Arg("match"), KeyStates)
+	if err != nil {
+		return nil, err
+	}
+	ret := wire.Map{}
+	for _, state := range KeyStates {
+		shown := wire.Map{}
+		for _, id := range found[state] {
+			pem, ok, err := d.Keys.KeyText(ctx, id, state)
+			if err != nil {
+				return nil, fmt.Errorf("read key %s: %w", id, err)
+			}
+			if !ok {
+				continue // changed in between
+			}
+			text, err := show(pem)
+			if err != nil {
+				return nil, fmt.Errorf("read key %s: %w", id, err)
+			}
+			shown = append(shown, wire.Pair{Key: id, Value: text})
+		}
+		if len(shown) > 0 {
+			ret = append(ret, wire.Pair{Key: state, Value: shown})
+		}
+	}
+	return ret, nil
+}
+
+func (d KeyFamilyDeps) fingerMaster(_ context.Context, c *Call) (any, error) {
+	local, err := d.local()
+	if err != nil {
+		return nil, err
+	}
+	shown := wire.Map{}
+	for name, pem := range local {
+		if pem == "" {
+			continue
+		}
+		print, err := d.Fingerprint(pem, d.hash(c))
+		if err != nil {
+			return nil, fmt.Errorf("read own key %s: %w", name, err)
+		}
+		shown = append(shown, wire.Pair{Key: name, Value: print})
+	}
+	if len(shown) == 0 {
+		return nil, errors.New("the master has no key yet; wait until it serves")
+	}
+	sorted, _ := pytext.SortedPairs(shown)
+	return wire.Map{{Key: "local", Value: sorted}}, nil
+}
+
+func (d KeyFamilyDeps) hash(c *Call) string {
+	if h := c.Text("hash_type"); h != "" {
+		return h
+	}
+	return d.HashType
+}
+
+func (d KeyFamilyDeps) local() (map[string]string, error) {
+	if d.Local == nil {
+		return nil, nil
+	}
+	local, err := d.Local()
+	if err != nil {
+		return nil, fmt.Errorf("read the master's own keys: %w", err)
+	}
+	return local, nil
+}

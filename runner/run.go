@@ -1,0 +1,325 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sort"
+	"sync"
+	"time"
+
+	"clustermaster/wire"
+)
+
+// A Client tells runner and wheel calls apart: they differ in the words of events and errors only.
+type Client struct {
+	Name   string // runner, wheel
+	Prefix string // of event tags: salt/run, salt/wheel
+}
+
+// The two clients that Salt has.
+var (
+	RunnerClient = Client{Name: "runner", Prefix: "salt/run"}
+	WheelClient  = Client{Name: "wheel", Prefix: "salt/wheel"}
+)
+
+// events is where a call's events go. Fire adds _stamp.
+type events interface {
+	Fire(tag string, data wire.Map)
+}
+
+// Store keeps a finished call as a job.
+type Store interface {
+	// SaveRun records a call. load holds id, tgt, jid, fun, user and arg; ret is the data of the ret event. It returns when the record is as
+	// durable as a minion's return.
+	SaveRun(ctx context.Context, jid string, load wire.Map, id string, ret wire.Map) error
+}
+
+// Deps is what a Runner asks of the daemon.
+type Deps struct {
+	ID        string // the master's id; the target of stored calls
+	Events    events
+	Store     Store                    // nil: calls are not stored (runner_returns: False)
+	NewJID    func() string            // nil: wire.JID of Now
+	Now       func() time.Time         // nil: time.Now
+	Stamp     func(t time.Time) string // nil: wire.Stamp; the _stamp of progress documents
+	StoreTime time.Duration            // how long storing may take; 0 means 10 s
+	MaxRuns   int                      // calls at the same time; 0 means 256
+	Log       *slog.Logger
+}
+
+// Request asks for one call.
+type Request struct {
+	Fun    string
+	Args   []any
+	Kwargs wire.Map
+	JID    string // "": a new one
+	User   string // "": UNKNOWN
+}
+
+// Result is the outcome of a call. Return is what is to be shown: for a function that does not exist, a text; for wrong keywords, its documentation.
+type Result struct {
+	JID     string
+	Return  any
+	Success bool
+	// Retcode is the exit code of salt-run: 1 after an exception, the retcode field of the returned map if it has one, else 0.
+	Retcode int
+	// Outputter is the outputter that the function asks for, or "". Return then still is the whole {"outputter", "data"} map.
+	Outputter string
+	// NotRun is set when the call never began (unknown function, unknown keywords): Return then goes through the nested outputter.
+	NotRun bool
+}
+
+// Output receives what a function shows while it runs. kind is "print" (v is text for standard output, to be written as it is), "warning" (the same
+// for standard error) or "progress" (v is the event's data, a wire.Map). It is called by the goroutine that runs the function; nil drops all.
+type Output func(kind string, v any)
+
+// ErrBusy tells that too many calls are running.
+var ErrBusy = errors.New("too many runner calls at the same time; wait for one to end (salt-run jobs.master)")
+
+// Runner runs the functions of a registry. It is safe for concurrent use.
+type Runner struct {
+	client Client
+	reg    *Registry
+	deps   Deps
+	log    *slog.Logger
+	calls  sync.WaitGroup // of Start
+
+	mu      sync.Mutex // guards running
+	running map[string]wire.Map
+}
+
+// New makes a Runner over a registry.
+func New(client Client, reg *Registry, deps Deps) *Runner {
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if deps.NewJID == nil {
+		deps.NewJID = func() string { return wire.JID(deps.Now()) }
+	}
+	if deps.Stamp == nil {
+		deps.Stamp = wire.Stamp
+	}
+	if deps.StoreTime == 0 {
+		deps.StoreTime = 10 * time.Second
+	}
+	if deps.MaxRuns == 0 {
+		deps.MaxRuns = 256
+	}
+	log := deps.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Runner{client: client, reg: reg, deps: deps, log: log.With("component", "runner"), running: make(map[string]wire.Map)}
+}
+
+// Docs is Registry.Docs of the runner's functions.
+func (r *Runner) Docs(prefix string) wire.Map { return r.reg.Docs(prefix) }
+
+// Tag is the tag that the events of a call begin with.
+func (r *Runner) Tag(jid string) string { return r.client.Prefix + "/" + jid }
+
+// Start begins a call in the background and returns its jid at once. ctx must live as long as the daemon; Wait waits for what was started.
+func (r *Runner) Start(ctx context.Context, req Request) (jid string, err error) {
+	if req.JID == "" {
+		req.JID = r.deps.NewJID()
+	}
+	r.mu.Lock()
+	full := len(r.running) >= r.deps.MaxRuns
+	r.mu.Unlock()
+	if full {
+		return "", ErrBusy
+	}
+	r.calls.Add(1)
+	go func() {
+		defer r.calls.Done()
+		r.Run(ctx, req, nil)
+	}()
+	return req.JID, nil
+}
+
+// Wait returns when every call that Start began has ended. End the context given to Start first.
+func (r *Runner) Wait() { r.calls.Wait() }
+
+// Run makes one call and returns when it is over and stored.
+func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
+	if out == nil {
+		out = func(string, any) {}
+	}
+	if req.JID == "" {
+		req.JID = r.deps.NewJID()
+	}
+	if req.User == "" {
+		req.User = "UNKNOWN"
+	}
+	f, ok := r.reg.Lookup(req.Fun)
+	if !ok {
+		return r.refuse(req, fmt.Sprintf("'%s' is not available.", req.Fun))
+	}
+	if err := checkKeywords(f, req.Kwargs); err != nil {
+		res := r.refuse(req, err.Error())
+		res.Return = r.reg.Docs(req.Fun)
+		return res
+	}
+	data := wire.Map{
+		{Key: "fun", Value: r.client.Name + "." + req.Fun}, {Key: "jid", Value: req.JID},
+		{Key: "user", Value: req.User}, {Key: "fun_args", Value: funArgs(req)},
+	}
+	if !r.enter(req.JID, data) {
+		res := r.refuse(req, ErrBusy.Error())
+		res.Retcode = 1
+		return res
+	}
+	defer r.leave(req.JID)
+	r.fire(req.JID, "new", data)
+
+	res := r.call(ctx, f, req, out)
+	data = append(data, wire.Pair{Key: "return", Value: res.Return}, wire.Pair{Key: "success", Value: res.Success})
+	if !res.Success {
+		data = append(data, wire.Pair{Key: "retcode", Value: int64(res.Retcode)})
+	}
+	r.store(ctx, req, data)
+	r.fire(req.JID, "ret", data)
+	r.log.Info("runner call ended", "fun", data[0].Value, "jid", req.JID, "success", res.Success)
+	return res
+}
+
+// call runs the function and words what went wrong.
+func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) (res Result) {
+	res = Result{JID: req.JID}
+	c := &Call{JID: req.JID, User: req.User,
+		print: func(text string) { out("print", text) },
+		warn:  func(text string) { out("warning", text) },
+		progress: func(data wire.Map) {
+			data = append(append(wire.Map(nil), data...), wire.Pair{Key: "_stamp", Value: r.deps.Stamp(r.deps.Now())})
+			r.fire(req.JID, "progress", data)
+			out("progress", data)
+		}}
+	var value any
+	b, err := bind(f, req.Args, req.Kwargs)
+	if err == nil {
+		c.bound = b
+		value, err = r.guarded(ctx, f, c)
+	}
+	var wrong *ArgumentError
+	switch {
+	case errors.As(err, &wrong):
+		res.Return = fmt.Sprintf("\nPassed invalid arguments: %s\n\nUsage:\n%s", wrong.Text, f.HelpText())
+		res.Success = true // as Salt has it: the call did return
+	case err != nil:
+		res.Return = fmt.Sprintf("Exception occurred in %s %s: %s", r.client.Name, req.Fun, err)
+		res.Retcode = 1
+	default:
+		res.Return, res.Success = value, true
+		res.Retcode, res.Outputter = envelope(value)
+		if res.Retcode != 0 {
+			res.Success = false
+		}
+	}
+	return res
+}
+
+// guarded turns a panic of one function into an error: a broken function must not stop the master.
+func (r *Runner) guarded(ctx context.Context, f Function, c *Call) (v any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("runner function panicked", "fun", f.Name, "jid", c.JID, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			v, err = nil, fmt.Errorf("function %s broke: %v; the master's log has the details", f.Name, p)
+		}
+	}()
+	return f.Run(ctx, c)
+}
+
+// refuse answers a call that could not begin, with the one event that Salt fires for it.
+func (r *Runner) refuse(req Request, text string) Result {
+	r.fire(req.JID, "ret", wire.Map{
+		{Key: "success", Value: false}, {Key: "return", Value: text}, {Key: "retcode", Value: int64(254)},
+		{Key: "fun", Value: req.Fun}, {Key: "fun_args", Value: funArgs(req)}, {Key: "jid", Value: req.JID},
+	})
+	return Result{JID: req.JID, Return: text, NotRun: true}
+}
+
+// store keeps the call as a job. It outlives a caller that went away, so that the result of what was done can be looked up.
+func (r *Runner) store(ctx context.Context, req Request, data wire.Map) {
+	if r.deps.Store == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.deps.StoreTime)
+	defer cancel()
+	load := wire.Map{
+		{Key: "id", Value: r.deps.ID}, {Key: "tgt", Value: r.deps.ID}, {Key: "tgt_type", Value: "list"}, {Key: "jid", Value: req.JID},
+		{Key: "fun", Value: r.client.Name + "." + req.Fun}, {Key: "user", Value: req.User}, {Key: "arg", Value: []any{}},
+	}
+	if err := r.deps.Store.SaveRun(ctx, req.JID, load, r.deps.ID, data); err != nil {
+		r.log.Warn("runner call not stored; its result can't be looked up", "fun", req.Fun, "jid", req.JID, "err", err)
+	}
+}
+
+func (r *Runner) fire(jid, suffix string, data wire.Map) {
+	if r.deps.Events != nil {
+		r.deps.Events.Fire(r.Tag(jid)+"/"+suffix, append(wire.Map(nil), data...))
+	}
+}
+
+func (r *Runner) enter(jid string, data wire.Map) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.running) >= r.deps.MaxRuns {
+		return false
+	}
+	r.running[jid] = append(wire.Map(nil), data...)
+	return true
+}
+
+func (r *Runner) leave(jid string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.running, jid)
+}
+
+// Running lists the calls that run on this master now, oldest first, as {fun, jid, user, fun_args}.
+func (r *Runner) Running() []wire.Map {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	jids := make([]string, 0, len(r.running))
+	for jid := range r.running {
+		jids = append(jids, jid)
+	}
+	sort.Strings(jids)
+	out := make([]wire.Map, 0, len(jids))
+	for _, jid := range jids {
+		out = append(out, r.running[jid])
+	}
+	return out
+}
+
+// funArgs is the argument list of events: the positional ones, then one map of the keywords if there are any.
+func funArgs(req Request) []any {
+	args := append([]any{}, req.Args...)
+	if len(req.Kwargs) > 0 {
+		args = append(args, req.Kwargs)
+	}
+	return args
+}
+
+// envelope reads the fields by which a function steers its caller.
+func envelope(v any) (retcode int, outputter string) {
+	m, ok := v.(wire.Map)
+	if !ok {
+		return 0, ""
+	}
+	if rc, ok := m.Get("retcode"); ok {
+		switch n := rc.(type) {
+		case int64:
+			retcode = int(n)
+		case int:
+			retcode = n
+		}
+	}
+	if _, ok := m.Get("data"); ok {
+		outputter = m.String("outputter")
+	}
+	return retcode, outputter
+}

@@ -1,0 +1,45 @@
+package runner
+
+import (
+	"context"
+	"sort"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// Salt is the family salt: execution functions on minions.
+func Salt(minions Asker) []Function {
+	return []Function{{
+		Name: "salt.execute", VarKwargs: true,
+		Params: []Param{Need("tgt"), Need("fun"), Opt("arg", nil), Opt("timeout", nil), Opt("tgt_type", "glob"), Opt("ret", ""), Opt("jid", ""),
+			Opt("kwarg", nil)},
+		Doc: "Run an execution function on minions and return what they returned.\n\nExample:\n\n    salt-run salt.execute '*' test.arg arg='[1, 2]' kwarg='{a: 1}'",
+		Run: func(ctx context.Context, c *Call) (any, error) {
+			timeout, err := c.Seconds("timeout", 0)
+			if err != nil {
+				return nil, err
+			}
+			args, ok := pytext.Plain(c.Arg("arg")).([]any)
+			if !ok && c.Given("arg") {
+				args = []any{c.Arg("arg")}
+			}
+			kwargs, _ := pytext.Plain(c.Arg("kwarg")).(wire.Map)
+			answers, err := minions.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"), Fun: c.Text("fun"), Args: args, Kwargs: kwargs,
+				Ret: c.Text("ret"), JID: c.Text("jid"), User: c.User, Timeout: timeout})
+			if err != nil {
+				return nil, err
+			}
+			ids := make([]string, 0, len(answers.Returned))
+			for id := range answers.Returned {
+				ids = append(ids, id)
+			}
+			sort.Strings(ids)
+			ret := wire.Map{}
+			for _, id := range ids {
+				ret = append(ret, wire.Pair{Key: id, Value: answers.Returned[id].Return})
+			}
+			return ret, nil
+		},
+	}}
+}

@@ -1,0 +1,136 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"clustermaster/internal/fnmatch"
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// Event is one event of the bus.
+type Event struct {
+	Tag  string
+	Data any // wire.Map, or wire.Raw of one
+}
+
+// Watcher opens a stream of the events of the whole cluster.
+type Watcher interface {
+	// Watch returns after the other masters confirmed their part, or gave up; unconfirmed names those. The stream ends when ctx does, and then
+	// the channel is closed. Events lost to a slow reader are skipped.
+	Watch(ctx context.Context, prefix string) (events <-chan Event, unconfirmed []string, err error)
+}
+
+// State is the part of the family state that does not render.
+func State(watch Watcher) []Function {
+	return []Function{{
+		Name: "state.event",
+		Params: []Param{Opt("tagmatch", "*"), Opt("count", int64(-1)), Opt("quiet", false), Opt("sock_dir", nil), Opt("pretty", false),
+			Opt("node", "master")},
+		Doc: "Print the events of the whole cluster as they come: tag, a tab, the data as JSON.\n\ntagmatch\n    A glob or a regular expression; only events with such a tag.\n\n" +
+			"count : -1\n    Stop after so many matching events; -1 means never.\n\nquiet : False\n    Print nothing, only wait.\n\npretty : False\n    Print indented JSON with sorted keys.\n\n" +
+			"Example:\n\n    salt-run state.event pretty=True\n    salt-run state.event 'salt/minion/*/start' count=1 quiet=True",
+		Run: func(ctx context.Context, c *Call) (any, error) { return watchEvents(ctx, c, watch) },
+	}}
+}
+
+func watchEvents(ctx context.Context, c *Call, watch Watcher) (any, error) {
+	n, err := c.Number("count")
+	if err != nil {
+		return nil, err
+	}
+	count, match := int64(n), tagMatcher(c.Text("tagmatch"))
+	style := pytext.JSONStyle{Indent: -1}
+	if c.True("pretty") {
+		style = pytext.JSONStyle{Indent: 4, SortKeys: true}
+	}
+	events, unconfirmed, err := watch.Watch(ctx, globPrefix(c.Text("tagmatch")))
+	if err != nil {
+		return nil, fmt.Errorf("watch events: %w", err)
+	}
+	for _, node := range unconfirmed {
+		c.Warn("events of master " + node + " are missing: it did not answer in time")
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case e, ok := <-events:
+			if !ok {
+				return nil, errors.New("watch events: the stream ended; run the command again")
+			}
+			if !match(e.Tag) {
+				continue
+			}
+			if !c.True("quiet") {
+				c.Print(eventLine(e, style))
+			}
+			if count > 0 {
+				count--
+			}
+			if count == 0 {
+				return nil, nil
+			}
+		}
+	}
+}
+
+// eventLine is the form that scripts split at the tab.
+func eventLine(e Event, style pytext.JSONStyle) string {
+	text, err := pytext.JSON(e.Data, style)
+	if err != nil { // keys of several types can't be sorted; the data is worth more than the order
+		style.SortKeys = false
+		if text, err = pytext.JSON(e.Data, style); err != nil {
+			text = pytext.Repr(e.Data)
+		}
+	}
+	return e.Tag + "\t" + text
+}
+
+// tagMatcher takes a tag that equals the expression, matches it as a glob, or as a whole as a regular expression.
+func tagMatcher(expr string) func(tag string) bool {
+	re, err := regexp.Compile(`\A(?:` + expr + `)\z`)
+	return func(tag string) bool {
+		return tag == expr || fnmatch.Match(expr, tag) || err == nil && re.MatchString(tag)
+	}
+}
+
+// globPrefix is the text that every tag matching a plain glob begins with, so that the other masters need not send the rest. An expression that could
+// be a regular one has none.
+func globPrefix(expr string) string {
+	for i := 0; i < len(expr); i++ {
+		switch expr[i] {
+		case '*', '?', '[':
+			if i+1 == len(expr) && expr[i] == '*' || i > 0 && expr[i-1] == '/' {
+				return expr[:i]
+			}
+			return ""
+		case '.', '+', '(', ')', '|', '{', '}', '^', '$', '\\':
+			return ""
+		}
+	}
+	return expr
+}
+
+// Events is the family event. fire sends an event to the bus of the cluster.
+func Events(fire func(tag string, data wire.Map)) []Function {
+	return []Function{{
+		Name: "event.send", Params: []Param{Need("tag"), Opt("data", nil)},
+		Doc: "Fire an event.\n\ntag\n    As it is to be; nothing is put before it.\n\ndata\n    A map.\n\nExample:\n\n    salt-run event.send my/custom/event '{\"foo\": \"bar\"}'",
+		Run: func(_ context.Context, c *Call) (any, error) {
+			data := wire.Map{}
+			if c.True("data") {
+				m, ok := pytext.Plain(c.Arg("data")).(wire.Map)
+				if !ok {
+					return nil, fmt.Errorf("Dict object expected, not '%s'.", pytext.Str(c.Arg("data"))) //nolint:staticcheck // Salt's text
+				}
+				data = m
+			}
+			fire(c.Text("tag"), append(wire.Map(nil), data...))
+			return true, nil
+		},
+	}}
+}

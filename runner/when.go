@@ -1,0 +1,43 @@
+package runner
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// jidTime reads the time that a jid begins with. It reports false for a jid that has none.
+func jidTime(jid string) (time.Time, bool) {
+	if len(jid) < 20 {
+		return time.Time{}, false
+	}
+	t, err := time.Parse("20060102150405.000000", jid[:14]+"."+jid[14:20])
+	return t, err == nil
+}
+
+// timeForms are the spellings of a time that users of list_jobs write, the one of its own output first.
+var timeForms = []string{
+	"2006, Jan 2 15:04:05.999999", "2006, Jan 2 15:04", "2006, Jan 2", "2006-01-02 15:04:05.999999", "2006-01-02T15:04:05.999999", "2006-01-02 15:04",
+	"2006-01-02T15:04", "2006-01-02", "2006/01/02 15:04:05", "2006/01/02 15:04", "2006/01/02", "20060102", "20060102150405", "Jan 2 2006 15:04:05",
+	"Jan 2 2006 15:04", "Jan 2 2006", "Jan 2, 2006", "2 Jan 2006 15:04", "2 Jan 2006", time.RFC3339Nano,
+}
+
+// parseTime reads a time in UTC. A time without a date is one of today. An empty text is the zero time.
+func parseTime(text string, now time.Time) (time.Time, error) {
+	text = strings.Join(strings.Fields(text), " ")
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, form := range timeForms {
+		if t, err := time.Parse(form, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	for _, form := range []string{"15:04:05", "15:04"} {
+		if t, err := time.Parse(form, text); err == nil {
+			y, m, d := now.UTC().Date()
+			return time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), 0, time.UTC), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("read time %q: unknown form; write it like 2015-03-16 19:00", text)
+}
