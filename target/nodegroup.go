@@ -1,0 +1,84 @@
+package target
+
+import (
+	"regexp"
+	"strings"
+)
+
+// typed recognizes a word that names its engine.
+var typed = regexp.MustCompile(`^[A-Z]@`)
+
+// expandNodegroup writes out a nodegroup as words of a compound expression. An unknown one, or one that contains
+// itself, gives none.
+func expandNodegroup(src Source, name string) []string {
+	x := &expansion{src: src}
+	words, ok := x.expand(name, nil, true)
+	if !ok || x.words > maxWords {
+		return nil
+	}
+	return words
+}
+
+type expansion struct {
+	src   Source
+	words int // seen so far: groups that name each other twice grow fast
+}
+
+func (x *expansion) expand(name string, open []string, first bool) ([]string, bool) {
+	for _, o := range open {
+		if o == name {
+			return nil, false
+		}
+	}
+	definition, ok := x.src.Nodegroup(name)
+	if !ok {
+		return nil, false
+	}
+	words, ok := asWords(definition)
+	if !ok {
+		return nil, false
+	}
+	x.words += len(words)
+	if x.words > maxWords {
+		return nil, false
+	}
+	nested := false
+	out := make([]string, 0, len(words)+2)
+	for _, w := range words {
+		inner, isGroup := strings.CutPrefix(w, "N@")
+		if !isGroup || inner == "" {
+			out = append(out, w)
+			continue
+		}
+		nested = true
+		group, _ := x.expand(inner, append(open[:len(open):len(open)], name), false)
+		out = append(out, group...)
+	}
+	if joined, ok := bareList(words); ok && (!first || !nested) {
+		return []string{joined}, true
+	}
+	if first && !nested {
+		return out, true
+	}
+	if len(out) > 0 {
+		out = append(append([]string{"("}, out...), ")")
+	}
+	return out, true
+}
+
+// bareList recognizes a definition that is only names: a list of ids, or of regular expressions if one looks so.
+func bareList(words []string) (string, bool) {
+	kind := "L@"
+	for _, w := range words {
+		if isOperator(w) || strings.Contains(w, "*") || typed.MatchString(w) {
+			return "", false
+		}
+		if strings.ContainsAny(w, `([{\?}])`) {
+			kind = "E@"
+		}
+	}
+	if len(words) == 0 {
+		return "", false
+	}
+	return kind + strings.Join(words, ","), true
+}

@@ -1,0 +1,148 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clustermaster/wire"
+)
+
+// DefaultDelimiter separates the keys of a path in grain and pillar targets.
+const DefaultDelimiter = ":"
+
+// Source is what matching needs to know of the minions.
+type Source interface {
+	// AcceptedIDs are the ids with an accepted key, sorted. The slice is not written to.
+	AcceptedIDs() []string
+	// EachGrains calls fn for every id with cached grains, one call at a time.
+	EachGrains(ctx context.Context, fn func(id string, grains wire.Map)) error
+	// EachPillar calls fn for every id with a cached pillar, one call at a time.
+	EachPillar(ctx context.Context, fn func(id string, pillar wire.Map)) error
+	// Nodegroup is the definition of a nodegroup: text, or a list ([]any or []string).
+	Nodegroup(name string) (definition any, ok bool)
+	// DataCache is the option minion_data_cache.
+	DataCache() bool
+}
+
+// Result is who a target means.
+type Result struct {
+	Minions []string // sorted, except that a list target keeps its order
+	Missing []string // ids of list targets that have no accepted key
+}
+
+// maxExpression bounds a target in bytes; a list of 10 000 long ids fits.
+const maxExpression = 1 << 20
+
+// Match resolves tgt, which is text or a list of text. An empty tgtType is glob, an empty delimiter is ":". greedy asks
+// about all accepted keys, as publishing does; not greedy, about minions with cached data only, as the mine does.
+func Match(ctx context.Context, tgtType string, tgt any, delimiter string, src Source, greedy bool) (Result, error) {
+	if delimiter == "" {
+		delimiter = DefaultDelimiter
+	}
+	if size(tgt) > maxExpression {
+		return Result{}, nil
+	}
+	m := &matching{src: src, greedy: greedy}
+	text, isText := tgt.(string)
+	if tgt == nil {
+		isText = true
+	}
+	var e expr
+	switch tgtType {
+	case "compound", "compound_pillar_exact":
+		words, ok := asWords(tgt)
+		if !ok {
+			return Result{}, nil
+		}
+		e = m.compound(words, tgtType == "compound_pillar_exact")
+	case "nodegroup":
+		if !isText {
+			return Result{}, nil
+		}
+		e = m.compound(expandNodegroup(src, text), false)
+	case "list":
+		ids, ok := asList(tgt)
+		if !ok {
+			return Result{}, nil
+		}
+		return m.list(ids), nil
+	default:
+		if !isText {
+			return Result{}, nil
+		}
+		e = m.term(tgtType, text, delimiter)
+	}
+	if e == nil {
+		return Result{}, nil
+	}
+	if err := m.resolve(ctx); err != nil {
+		return Result{}, fmt.Errorf("match %s target: %w", tgtType, err)
+	}
+	ids := e.eval().ids()
+	return Result{Minions: ids, Missing: m.missing}, nil
+}
+
+// list keeps the order and drops what was said twice.
+func (m *matching) list(ids []string) Result {
+	var r Result
+	accepted := m.accepted()
+	seen := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		switch {
+		case seen[id]:
+		case accepted[id]:
+			r.Minions = append(r.Minions, id)
+		default:
+			r.Missing = append(r.Missing, id)
+		}
+		seen[id] = true
+	}
+	return r
+}
+
+// asList takes a list, or text with commas.
+func asList(tgt any) ([]string, bool) {
+	switch t := tgt.(type) {
+	case nil:
+		return nil, true
+	case string:
+		return slices.DeleteFunc(strings.Split(t, ","), func(s string) bool { return s == "" }), true
+	case []string:
+		return t, true
+	case []any:
+		out := make([]string, 0, len(t))
+		for _, v := range t {
+			out = append(out, pyStr(v))
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+// asWords takes a compound expression: text with blanks, or a list of words.
+func asWords(tgt any) ([]string, bool) {
+	if s, ok := tgt.(string); ok {
+		return strings.Fields(s), true
+	}
+	return asList(tgt)
+}
+
+func size(tgt any) int {
+	n := 0
+	switch t := tgt.(type) {
+	case string:
+		n = len(t)
+	case []string:
+		for _, s := range t {
+			n += len(s) + 1
+		}
+	case []any:
+		for _, v := range t {
+			s, _ := v.(string)
+			n += len(s) + 1
+		}
+	}
+	return n
+}
