@@ -1,0 +1,157 @@
+package event
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clustermaster/wire"
+)
+
+// Event is one event as it travels: the tag and the packed map, which has its _stamp.
+type Event struct {
+	Tag  string
+	Data wire.Raw // shared by all receivers, never written to
+}
+
+// Map decodes the event's data.
+func (e Event) Map() (wire.Map, error) { return e.Data.Map() }
+
+// DefaultMaxEventSize is Salt's max_event_size in bytes.
+const DefaultMaxEventSize = 1 << 20
+
+// Bus carries the events of one master to its subscribers. It is safe for concurrent use.
+type Bus struct {
+	max     int
+	log     *slog.Logger
+	metrics *metrics
+	now     func() time.Time
+
+	mu   sync.RWMutex // guards subs
+	subs map[*Subscription]struct{}
+}
+
+// NewBus makes a bus. Events above maxEventSize bytes are trimmed; 0 or less means DefaultMaxEventSize.
+func NewBus(maxEventSize int, log *slog.Logger, reg prometheus.Registerer) *Bus {
+	if maxEventSize <= 0 {
+		maxEventSize = DefaultMaxEventSize
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Bus{
+		max:     maxEventSize,
+		log:     log.With("component", "event"),
+		metrics: newMetrics(reg),
+		now:     time.Now,
+		subs:    make(map[*Subscription]struct{}),
+	}
+}
+
+// Wanted reports whether anybody is subscribed to tag, so that a caller can save itself the making of an event.
+func (b *Bus) Wanted(tag string) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for s := range b.subs {
+		if s.wants(tag) {
+			return true
+		}
+	}
+	return false
+}
+
+// Fire sends data, stamped with the present time, to the subscribers of tag. Events without a tag and data that
+// cannot be packed are dropped and counted. data itself is not changed.
+func (b *Bus) Fire(tag string, data wire.Map) {
+	if !b.accept(tag) {
+		return
+	}
+	stamped := make(wire.Map, len(data), len(data)+1)
+	copy(stamped, data)
+	packed, err := wire.Pack(stamped.Set("_stamp", wire.Stamp(b.now())))
+	if err != nil {
+		b.refuse(tag, err)
+		return
+	}
+	b.send(Event{Tag: tag, Data: packed})
+}
+
+// FireRawMap is Fire for data whose values are still encoded.
+func (b *Bus) FireRawMap(tag string, data wire.RawMap) {
+	if !b.accept(tag) {
+		return
+	}
+	stamp, err := wire.Pack(wire.Stamp(b.now()))
+	if err != nil {
+		b.refuse(tag, err)
+		return
+	}
+	packed, err := data.Without("_stamp").Append("_stamp", stamp).Pack()
+	if err != nil {
+		b.refuse(tag, err)
+		return
+	}
+	b.send(Event{Tag: tag, Data: packed})
+}
+
+// FireRaw sends data, a packed map that has its _stamp, as it is (trimmed if too large).
+func (b *Bus) FireRaw(tag string, data wire.Raw) {
+	if b.accept(tag) {
+		b.send(Event{Tag: tag, Data: data})
+	}
+}
+
+// accept counts the event and reports whether it has to be made at all.
+func (b *Bus) accept(tag string) bool {
+	if tag == "" {
+		b.metrics.refused.Inc()
+		return false
+	}
+	b.metrics.fired.Inc()
+	return b.Wanted(tag)
+}
+
+func (b *Bus) refuse(tag string, err error) {
+	b.metrics.refused.Inc()
+	b.log.Debug("event dropped", "tag", tag, "err", err)
+}
+
+func (b *Bus) send(e Event) {
+	if len(e.Data) > b.max {
+		trimmed, err := trim(e.Data, b.max)
+		if err != nil {
+			b.refuse(e.Tag, err)
+			return
+		}
+		b.metrics.trimmed.Inc()
+		e.Data = trimmed
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for s := range b.subs {
+		if s.wants(e.Tag) {
+			s.offer(e)
+		}
+	}
+}
+
+// Subscribe returns the events of this master whose tag begins with prefix, from now on. Close the subscription.
+func (b *Bus) Subscribe(prefix string) *Subscription {
+	s := newSubscription(b.metrics, func(tag string) bool { return strings.HasPrefix(tag, prefix) })
+	b.attach(s)
+	return s
+}
+
+func (b *Bus) attach(s *Subscription) {
+	s.detach = func() {
+		b.mu.Lock()
+		delete(b.subs, s)
+		b.mu.Unlock()
+	}
+	b.mu.Lock()
+	b.subs[s] = struct{}{}
+	b.mu.Unlock()
+}
