@@ -1,0 +1,143 @@
+package peer
+
+import (
+	"crypto/tls"
+	"net"
+	"sync"
+)
+
+// The protocols of the port, as ALPN spells them.
+const (
+	protoRaft = "raft"
+	protoRPC  = "rpc"
+	protoJoin = "join"
+)
+
+// conn is an established connection with a pinned peer. Every one is in the
+// registry until it is closed, so that Drop and shutdown can end it.
+type conn struct {
+	*tls.Conn
+	raw     net.Conn
+	node    string
+	spki    [32]byte
+	proto   string
+	dialled bool // by this side
+	reg     *registry
+}
+
+// Close says goodbye and closes.
+func (c *conn) Close() error {
+	c.reg.forget(c)
+	return c.Conn.Close()
+}
+
+// kill ends the connection at once: no TLS goodbye, which a stopped peer could
+// hold up for seconds, and unsent data is thrown away.
+func (c *conn) kill() {
+	c.reg.forget(c)
+	if t, ok := c.raw.(*net.TCPConn); ok {
+		_ = t.SetLinger(0) // the close below matters, and it can't be refused
+	}
+	_ = c.raw.Close()
+}
+
+// registry knows every established connection by peer. Safe for concurrent use.
+type registry struct {
+	maxPer int
+	m      *metrics
+
+	mu     sync.Mutex // guards all below; no I/O under it
+	closed bool
+	byNode map[string][]*conn // oldest first
+}
+
+func newRegistry(maxPer int, m *metrics) *registry {
+	return &registry{maxPer: maxPer, m: m, byNode: make(map[string][]*conn)}
+}
+
+// track takes c in; of more than maxPer connections of one peer and direction
+// the oldest goes. It reports false when the port has closed.
+func (r *registry) track(c *conn) bool {
+	c.reg = r
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return false
+	}
+	var surplus *conn
+	n := 0
+	for _, x := range r.byNode[c.node] {
+		if x.dialled == c.dialled {
+			if surplus == nil {
+				surplus = x
+			}
+			n++
+		}
+	}
+	if n < r.maxPer {
+		surplus = nil
+	}
+	r.byNode[c.node] = append(r.byNode[c.node], c)
+	r.m.conns.WithLabelValues(c.proto, c.side()).Inc()
+	r.mu.Unlock()
+	if surplus != nil {
+		surplus.kill()
+		r.m.dropped.WithLabelValues("surplus").Inc()
+	}
+	return true
+}
+
+func (r *registry) forget(c *conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := r.byNode[c.node]
+	for i, x := range list {
+		if x != c {
+			continue
+		}
+		r.m.conns.WithLabelValues(c.proto, c.side()).Dec()
+		if len(list) == 1 {
+			delete(r.byNode, c.node)
+		} else {
+			r.byNode[c.node] = append(list[:i], list[i+1:]...)
+		}
+		return
+	}
+}
+
+// kill ends those connections of a peer that pick chooses, and counts them.
+func (r *registry) kill(node, reason string, pick func(*conn) bool) {
+	r.mu.Lock()
+	var doomed []*conn
+	for _, c := range r.byNode[node] {
+		if pick(c) {
+			doomed = append(doomed, c)
+		}
+	}
+	r.mu.Unlock()
+	for _, c := range doomed {
+		c.kill()
+	}
+	r.m.dropped.WithLabelValues(reason).Add(float64(len(doomed)))
+}
+
+// close ends every connection and refuses new ones.
+func (r *registry) close() {
+	r.mu.Lock()
+	r.closed = true
+	var all []*conn
+	for _, list := range r.byNode {
+		all = append(all, list...)
+	}
+	r.mu.Unlock()
+	for _, c := range all {
+		c.kill()
+	}
+}
+
+func (c *conn) side() string {
+	if c.dialled {
+		return "dialled"
+	}
+	return "accepted"
+}

@@ -1,0 +1,90 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// ErrUnknownPeer: no member of that name, or none at that address, is pinned.
+var ErrUnknownPeer = errors.New("not a member of this cluster")
+
+// keepAlive finds idle connections whose other end is gone within about 11 s.
+// Heartbeats are faster; this is for connections that they do not cover.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
+
+// userTimeout ends a connection whose sent data stays unacknowledged, or whose
+// peer's window stays shut, for so long.
+const userTimeout = 5 * time.Second
+
+// dialNode connects to a member at the address of its record.
+func (p *Port) dialNode(ctx context.Context, node, proto string) (*conn, error) {
+	addr, ok := p.cfg.Pins.AddrOf(node)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", node, ErrUnknownPeer)
+	}
+	t, raw, err := p.dial(ctx, addr, proto, func(spki [32]byte) error { return p.checkPin(node, spki) })
+	if err != nil {
+		return nil, err
+	}
+	return p.dialled(t, raw, node, proto)
+}
+
+// dialAddr connects to the member whose record names addr.
+func (p *Port) dialAddr(ctx context.Context, addr, proto string) (*conn, error) {
+	var node string
+	t, raw, err := p.dial(ctx, addr, proto, func(spki [32]byte) (err error) {
+		if node, err = p.pinned(spki); err != nil {
+			return err
+		}
+		if at, ok := p.cfg.Pins.AddrOf(node); !ok || at != addr {
+			return fmt.Errorf("%s answers at %s, its record says %q: %w", node, addr, at, errUnpinned)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p.dialled(t, raw, node, proto)
+}
+
+func (p *Port) dialled(t *tls.Conn, raw net.Conn, node, proto string) (*conn, error) {
+	spki, err := certSPKI(t.ConnectionState().PeerCertificates)
+	if err == nil {
+		c := &conn{Conn: t, raw: raw, node: node, spki: spki, proto: proto, dialled: true}
+		if err = p.establish(c); err == nil {
+			return c, nil
+		}
+	}
+	raw.Close()
+	return nil, err
+}
+
+// dial connects, shakes hands and checks the key, all within ctx, the
+// hand-shake within HandshakeTimeout too. The caller closes raw.
+func (p *Port) dial(ctx context.Context, addr, proto string, check func(spki [32]byte) error) (*tls.Conn, net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
+	defer cancel()
+	d := net.Dialer{KeepAliveConfig: keepAlive}
+	if p.cfg.DialFrom != "" {
+		ip := net.ParseIP(p.cfg.DialFrom)
+		if ip == nil {
+			return nil, nil, fmt.Errorf("dial from %q: not an address", p.cfg.DialFrom)
+		}
+		d.LocalAddr = &net.TCPAddr{IP: ip}
+	}
+	raw, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	setUserTimeout(raw)
+	t := tls.Client(raw, p.newClientTLS(proto, check))
+	if err := t.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, nil, fmt.Errorf("shake hands with %s: %w", addr, err)
+	}
+	return t, raw, nil
+}

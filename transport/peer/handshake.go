@@ -1,0 +1,220 @@
+package peer
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+// Why a connection is refused; each has its label in refusals.
+var (
+	errALPN        = errors.New("not one of the protocols raft, rpc, join")
+	errCertificate = errors.New("not a node certificate")
+	errUnpinned    = errors.New("its node key is not pinned for a member")
+	errJoinLimit   = errors.New("too many refused join attempts")
+	errEvicted     = errors.New("unproved for too long while others came")
+)
+
+// refusals maps errors to the reason label of clustermaster_peer_refused_total.
+var refusals = []struct {
+	err    error
+	reason string
+}{
+	{errEvicted, "evicted"},
+	{errALPN, "alpn"},
+	{errCertificate, "certificate"},
+	{errUnpinned, "unpinned"},
+	{errBacklog, "backlog"},
+	{errJoinLimit, "join_limit"},
+	{errJoinClosed, "join_closed"},
+	{errJoinHello, "join_hello"},
+	{errJoinCluster, "join_cluster"},
+	{errJoinProof, "join_proof"},
+	{os.ErrDeadlineExceeded, "timeout"},
+}
+
+// newServerTLS is the listener's side: TLS 1.3 and nothing older, no tickets
+// (a resumed session would outlive a removal), a client certificate always.
+func (p *Port) newServerTLS() *tls.Config {
+	cfg := &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		SessionTicketsDisabled: true,
+		Certificates:           []tls.Certificate{p.cfg.Key.cert},
+		ClientAuth:             tls.RequireAnyClientCert,
+		NextProtos:             []string{protoRaft, protoRPC, protoJoin},
+	}
+	// Before any signature is made: strangers are the cheapest here.
+	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if len(hello.SupportedProtos) != 1 {
+			return nil, errALPN
+		}
+		switch hello.SupportedProtos[0] {
+		case protoRaft, protoRPC:
+		case protoJoin:
+			if !p.tries.left(sourceOf(hello.Conn.RemoteAddr()), time.Now()) {
+				return nil, errJoinLimit
+			}
+		default:
+			return nil, errALPN
+		}
+		return nil, nil
+	}
+	// The certificate is known but its key not yet proved: this may only
+	// refuse. Trust comes after the hand-shake has returned.
+	cfg.VerifyConnection = func(s tls.ConnectionState) error {
+		spki, err := certSPKI(s.PeerCertificates)
+		if err != nil || s.NegotiatedProtocol == protoJoin {
+			return err
+		}
+		_, err = p.pinned(spki)
+		return err
+	}
+	return cfg
+}
+
+// newClientTLS is the dialling side. check sees the peer's key, and refuses
+// it, before anything is sent that is worth reading.
+func (p *Port) newClientTLS(proto string, check func(spki [32]byte) error) *tls.Config {
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		SessionTicketsDisabled: true,
+		Certificates:           []tls.Certificate{p.cfg.Key.cert},
+		NextProtos:             []string{proto},
+		InsecureSkipVerify:     true, // there are no chains: VerifyConnection compares the pinned key
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if s.NegotiatedProtocol != proto {
+				return errALPN
+			}
+			spki, err := certSPKI(s.PeerCertificates)
+			if err != nil {
+				return err
+			}
+			return check(spki)
+		},
+	}
+}
+
+// pinned names the member with this key. The second look compares the record
+// itself in constant time, whatever index Pins found it by.
+func (p *Port) pinned(spki [32]byte) (node string, err error) {
+	node, ok := p.cfg.Pins.NodeBySPKI(spki)
+	if !ok || p.checkPin(node, spki) != nil {
+		return "", fmt.Errorf("key %x: %w", spki[:8], errUnpinned)
+	}
+	return node, nil
+}
+
+func (p *Port) checkPin(node string, spki [32]byte) error {
+	want, ok := p.cfg.Pins.SPKIOf(node)
+	if !ok || !equalSPKI(want, spki) {
+		return fmt.Errorf("key %x is not that of %s: %w", spki[:8], node, errUnpinned)
+	}
+	return nil
+}
+
+// welcome takes an accepted connection through the hand-shake and gives it to
+// its protocol. It closes what it does not give away.
+func (p *Port) welcome(raw net.Conn) {
+	from := sourceOf(raw.RemoteAddr())
+	e, ok := p.waiting.enter(raw, from)
+	if !ok {
+		raw.Close()
+		return
+	}
+	p.m.handshakes.Inc()
+	left := false
+	leave := func() (evicted bool) { // later calls do nothing
+		if left {
+			return false
+		}
+		left = true
+		p.m.handshakes.Dec()
+		return p.waiting.leave(e)
+	}
+	deadline := time.Now().Add(p.cfg.HandshakeTimeout)
+	err := raw.SetDeadline(deadline)
+	var t *tls.Conn
+	if err == nil {
+		setUserTimeout(raw)
+		t = tls.Server(raw, p.serverTLS)
+		err = t.Handshake()
+	}
+	if err == nil && t.ConnectionState().NegotiatedProtocol == protoJoin {
+		err = p.serveJoin(t, raw, leave)
+	} else if err == nil {
+		err = p.admit(t, raw, deadline, leave)
+	}
+	evicted := leave()
+	if err == nil {
+		return
+	}
+	raw.Close()
+	if evicted {
+		err = errEvicted
+	}
+	p.refuse(raw.RemoteAddr(), err)
+}
+
+// admit hands a connection whose key is proved to Raft or the RPC server.
+func (p *Port) admit(t *tls.Conn, raw net.Conn, deadline time.Time, leave func() bool) error {
+	s := t.ConnectionState()
+	spki, err := certSPKI(s.PeerCertificates)
+	if err != nil {
+		return err
+	}
+	node, err := p.pinned(spki)
+	if err != nil {
+		return err
+	}
+	if leave() {
+		return errEvicted
+	}
+	if err := raw.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	c := &conn{Conn: t, raw: raw, node: node, spki: spki, proto: s.NegotiatedProtocol}
+	if err := p.establish(c); err != nil {
+		return err
+	}
+	if !p.laneOf(c.proto).deliver(c, time.Until(deadline)) {
+		c.kill()
+		return fmt.Errorf("%s from %s: %w", c.proto, node, errBacklog)
+	}
+	return nil
+}
+
+// establish registers c and then looks at the pin once more: a Drop either
+// finds c registered, or its removal is seen here.
+func (p *Port) establish(c *conn) error {
+	if !p.conns.track(c) {
+		return net.ErrClosed
+	}
+	if err := p.checkPin(c.node, c.spki); err != nil {
+		c.kill()
+		return err
+	}
+	return nil
+}
+
+// refuse counts and logs a connection that ended before it was anybody's.
+func (p *Port) refuse(addr net.Addr, err error) {
+	select {
+	case <-p.closing:
+		return // ended by us
+	default:
+	}
+	reason := "tls"
+	for _, r := range refusals {
+		if errors.Is(err, r.err) {
+			reason = r.reason
+			break
+		}
+	}
+	p.m.refused.WithLabelValues(reason).Inc()
+	if n, ok := p.quiet.allow(sourceOf(addr), reason, time.Now()); ok {
+		p.cfg.Log.Warn("peer connection refused", "addr", addr.String(), "reason", reason, "err", err, "n", n)
+	}
+}

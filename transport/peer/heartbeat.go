@@ -1,0 +1,231 @@
+package peer
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"clustermaster/transport/peer/peerpb"
+)
+
+// beatsInFlight bounds the unanswered heartbeats of one peer.
+const beatsInFlight = 4
+
+// RegisterRPC puts the heartbeat service on the server behind RPCListener;
+// without it the other members hold this one for down.
+func (p *Port) RegisterRPC(s grpc.ServiceRegistrar) {
+	peerpb.RegisterHeartbeatServer(s, &beatServer{boot: p.boot[:]})
+}
+
+type beatServer struct {
+	peerpb.UnimplementedHeartbeatServer
+	boot []byte
+}
+
+func (b *beatServer) Beat(ctx context.Context, _ *peerpb.BeatRequest) (*peerpb.BeatReply, error) {
+	if _, ok := PeerNode(ctx); !ok {
+		return nil, status.Error(codes.PermissionDenied, "heartbeats come through the peer port")
+	}
+	return &peerpb.BeatReply{Boot: b.boot}, nil
+}
+
+// Watch starts heartbeats to these members, so that Alive is known before it
+// is asked. Conn and Alive start them too, for the member that they name; they
+// end when the member is dropped or no longer pinned. Unknown names are skipped.
+func (p *Port) Watch(nodes ...string) {
+	for _, node := range nodes {
+		_, _ = p.linkTo(node) // not pinned: nothing to watch
+	}
+}
+
+// Alive reports whether a member answered a heartbeat within DownAfter. This
+// master itself is alive; a member never heard of yet is not.
+func (p *Port) Alive(node string) bool {
+	l, err := p.linkTo(node)
+	if err != nil {
+		return false
+	}
+	if l.self {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == linkUp
+}
+
+// LastHeard is when a member last answered a heartbeat; the zero time if never
+// since this process began. For this master itself it is now.
+func (p *Port) LastHeard(node string) time.Time {
+	l, err := p.linkTo(node)
+	if err != nil {
+		return time.Time{}
+	}
+	if l.self {
+		return time.Now()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.heard
+}
+
+// OnDown registers f to be called each time a member that was alive stops
+// answering, is found to be another process than before (OnUp follows at
+// once), or is dropped. A member that never answered is not reported. Calls
+// for one member come in order; f must not block.
+func (p *Port) OnDown(f func(node string)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.onDown = append(p.onDown, f)
+}
+
+// OnUp registers f to be called each time a member begins to answer. f must
+// not block.
+func (p *Port) OnUp(f func(node string)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.onUp = append(p.onUp, f)
+}
+
+func (p *Port) tellDown(node string) {
+	p.m.downs.Inc()
+	p.mu.Lock()
+	fs := p.onDown[:len(p.onDown):len(p.onDown)]
+	p.mu.Unlock()
+	for _, f := range fs {
+		f(node)
+	}
+}
+
+func (p *Port) tellUp(node string) {
+	p.mu.Lock()
+	fs := p.onUp[:len(p.onUp):len(p.onUp)]
+	p.mu.Unlock()
+	for _, f := range fs {
+		f(node)
+	}
+}
+
+// answer is the outcome of one heartbeat.
+type answer struct {
+	boot []byte
+	took time.Duration
+	err  error
+}
+
+// heartbeat asks the peer of l every HeartbeatEvery whether it is there, until
+// the link is closed. Beats overlap, so one slow answer delays no other.
+func (p *Port) heartbeat(l *link) {
+	ctx, cancel := context.WithCancel(context.Background())
+	answers := make(chan answer, beatsInFlight)
+	inFlight := 0
+	defer func() {
+		cancel()
+		for ; inFlight > 0; inFlight-- {
+			<-answers
+		}
+		p.heartbeatEnded(l)
+	}()
+	client := peerpb.NewHeartbeatClient(l.beat)
+	send := func() {
+		if inFlight == beatsInFlight {
+			return
+		}
+		inFlight++
+		go func() { answers <- p.ask(ctx, client) }()
+	}
+
+	tick := time.NewTicker(p.cfg.HeartbeatEvery)
+	defer tick.Stop()
+	silent := time.NewTimer(p.cfg.DownAfter)
+	defer silent.Stop()
+	woke := time.Now()
+	send()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-tick.C:
+			if _, ok := p.cfg.Pins.SPKIOf(l.node); !ok {
+				p.Drop(l.node)
+				return
+			}
+			send()
+		case a := <-answers:
+			inFlight--
+			if a.err == nil {
+				p.m.beats.Observe(a.took.Seconds())
+				silent.Reset(p.cfg.DownAfter)
+				select {
+				case <-l.refused: // older than this answer
+				default:
+				}
+				p.cameUp(l, a.boot)
+			}
+		case <-l.refused:
+			p.wentDown(l, "refuses connections")
+		case <-silent.C:
+			// Silence counts only while we were awake to hear: a master that was
+			// itself stopped or starved must not hold all others for dead.
+			if time.Since(woke) > p.cfg.HeartbeatEvery+p.cfg.DownAfter/2 {
+				silent.Reset(p.cfg.DownAfter)
+				send()
+				break
+			}
+			p.wentDown(l, "silent")
+		}
+		woke = time.Now()
+	}
+}
+
+func (p *Port) ask(ctx context.Context, client peerpb.HeartbeatClient) answer {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.DownAfter)
+	defer cancel()
+	begin := time.Now()
+	r, err := client.Beat(ctx, &peerpb.BeatRequest{})
+	return answer{boot: r.GetBoot(), took: time.Since(begin), err: err}
+}
+
+func (p *Port) cameUp(l *link, boot []byte) {
+	up, restarted := l.noteUp(boot, time.Now())
+	switch {
+	case up:
+		l.rpc.ResetConnectBackoff()
+		l.rpc.Connect()
+		p.cfg.Log.Info("peer answers", "peer", l.node)
+		p.tellUp(l.node)
+	case restarted:
+		p.cfg.Log.Info("peer was restarted", "peer", l.node)
+		p.tellDown(l.node)
+		p.tellUp(l.node)
+	}
+}
+
+// wentDown fails the RPCs in flight to the peer by closing their transport,
+// the heartbeat's too, lest a wedged connection outlive the trouble. Raft has
+// timers of its own and keeps its streams.
+func (p *Port) wentDown(l *link, why string) {
+	wasUp, changed := l.noteDown(time.Now())
+	if !changed {
+		return
+	}
+	p.conns.kill(l.node, "down", func(c *conn) bool { return c.dialled && c.proto == protoRPC })
+	if wasUp {
+		p.cfg.Log.Warn("peer does not answer; its calls fail until it does", "peer", l.node, "reason", why)
+		p.tellDown(l.node)
+	}
+}
+
+// heartbeatEnded reports a dropped peer as down; not so at our own end.
+func (p *Port) heartbeatEnded(l *link) {
+	wasUp, _ := l.noteDown(time.Now())
+	select {
+	case <-p.closing:
+	default:
+		if wasUp {
+			p.tellDown(l.node)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package peer
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"clustermaster/transport/peer/peerpb"
+)
+
+// Why a join attempt ended before its joiner was proved.
+var (
+	errJoinClosed  = errors.New("this member takes no joins now")
+	errJoinHello   = errors.New("not a hello of the join channel")
+	errJoinCluster = errors.New("for another cluster_id")
+	errJoinProof   = errors.New("cluster_secret not proved: does it differ there?")
+)
+
+// Secrets yields K, as JoinKey computed it, for each join attempt anew, so that
+// a rotated secret counts at once. Not ok: nobody joins now.
+type Secrets interface {
+	JoinKey() (k []byte, ok bool)
+}
+
+// JoinHandler answers a join request. It is called only after both sides
+// proved the secret; from.SPKI is the key that the joiner proved to hold. Its
+// error is logged here and reaches the joiner only as ErrUnanswered.
+type JoinHandler interface {
+	HandleJoin(ctx context.Context, from Hello, request []byte) (reply []byte, err error)
+}
+
+// ClusterSigner signs with the cluster's RSA key for joiners that pin it.
+type ClusterSigner interface {
+	// SignJoin returns cluster.pub as PEM text and the PKCS #1 v1.5 signature of
+	// msg over SHA-224 (wire.SigSHA224); ErrNoClusterKey before there is a key.
+	SignJoin(msg []byte) (clusterPub string, sig []byte, err error)
+}
+
+// joinService is what ServeJoins was given.
+type joinService struct {
+	self    Hello
+	secrets Secrets
+	handler JoinHandler
+	signer  ClusterSigner
+}
+
+// ServeJoins opens the join channel; before it every attempt is refused. signer
+// may be nil: a joiner that pins the cluster's key then stops by itself.
+func (p *Port) ServeJoins(self Hello, secrets Secrets, h JoinHandler, signer ClusterSigner) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.joins = &joinService{self: self, secrets: secrets, handler: h, signer: signer}
+}
+
+// serveJoin takes one attempt through the proofs under the hand-shake's
+// deadline, then answers its request. The order is the design's: nothing that
+// depends on the secret is sent before the joiner's proof was checked. An error
+// means that the joiner was not proved; the caller closes, without a word.
+func (p *Port) serveJoin(t *tls.Conn, raw net.Conn, leave func() bool) error {
+	p.mu.Lock()
+	js := p.joins
+	p.mu.Unlock()
+	if js == nil {
+		return errJoinClosed
+	}
+	k, ok := js.secrets.JoinKey()
+	if !ok || len(k) != joinKeySize {
+		return errJoinClosed
+	}
+	from := sourceOf(raw.RemoteAddr())
+	if !p.tries.take(from, time.Now()) {
+		return errJoinLimit
+	}
+	joiner, tr, err := p.checkJoiner(t, js, k)
+	if err != nil {
+		return err
+	}
+	p.tries.giveBack(from)
+	if leave() {
+		return errEvicted
+	}
+	defer raw.Close()
+	p.answerJoin(t, js, joiner, tr.proof(k, memberLabel))
+	return nil
+}
+
+// checkJoiner exchanges hellos, signs if asked, and checks the joiner's proof.
+func (p *Port) checkJoiner(t *tls.Conn, js *joinService, k []byte) (Hello, transcript, error) {
+	none := func(err error) (Hello, transcript, error) { return Hello{}, transcript{}, err }
+	spki, err := certSPKI(t.ConnectionState().PeerCertificates)
+	if err != nil {
+		return none(err)
+	}
+	theirs, err := readFrame(t, maxHello)
+	if err != nil {
+		return none(fmt.Errorf("read hello: %w", hello(err)))
+	}
+	joiner, wantSignature, err := parseHello(theirs)
+	switch {
+	case err != nil:
+		return none(err)
+	case !equalSPKI(joiner.SPKI, spki):
+		return none(fmt.Errorf("names another node key than it uses: %w", errJoinHello))
+	case equalSPKI(spki, p.cfg.Key.SPKI()):
+		return none(fmt.Errorf("uses this master's own node key: %w", errJoinHello))
+	case joiner.ClusterID != js.self.ClusterID:
+		return none(fmt.Errorf("%q: %w", joiner.ClusterID, errJoinCluster))
+	}
+	ours, err := packHello(js.self, p.cfg.Key.SPKI(), false)
+	if err != nil {
+		return none(err)
+	}
+	tr, err := newTranscript(t, theirs, ours)
+	if err != nil {
+		return none(err)
+	}
+	if err := writeFrame(t, ours); err != nil {
+		return none(err)
+	}
+	if wantSignature {
+		if err := js.sign(t, tr); err != nil {
+			return none(err)
+		}
+	}
+	var proof peerpb.JoinProof
+	if err := readMessage(t, maxProof, &proof); err != nil {
+		return none(fmt.Errorf("read proof of %s: %w: %w", joiner.ID, errJoinProof, err))
+	}
+	if !hmac.Equal(proof.GetMac(), tr.proof(k, joinerLabel)) {
+		return none(fmt.Errorf("%s: %w", joiner.ID, errJoinProof))
+	}
+	return joiner, tr, nil
+}
+
+// hello marks a broken first frame as one, but leaves a timeout what it is.
+func hello(err error) error {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errJoinHello, err)
+}
+
+// sign answers a joiner that asked for the cluster key; an empty message says
+// that there is none yet.
+func (js *joinService) sign(t *tls.Conn, tr transcript) error {
+	var m peerpb.JoinSignature
+	if js.signer != nil {
+		pub, sig, err := js.signer.SignJoin(tr.signed())
+		switch {
+		case err == nil:
+			m.ClusterPub, m.Signature = pub, sig
+		case !errors.Is(err, ErrNoClusterKey):
+			return fmt.Errorf("sign for joiner: %w", err)
+		}
+	}
+	return writeMessage(t, &m)
+}
+
+// answerJoin serves the one request of a proved joiner.
+func (p *Port) answerJoin(t *tls.Conn, js *joinService, joiner Hello, proof []byte) {
+	log := p.cfg.Log.With("peer", joiner.ID, "addr", t.RemoteAddr().String())
+	ctx, cancel := context.WithTimeout(context.Background(), p.cfg.JoinTimeout)
+	defer cancel()
+	defer p.endWithPort(cancel, t)()
+	deadline, _ := ctx.Deadline()
+	err := t.SetDeadline(deadline.Add(time.Second)) // a handler that used all its time can still be answered for
+	if err == nil {
+		err = writeMessage(t, &peerpb.JoinProof{Mac: proof})
+	}
+	result, reply := "broken", peerpb.JoinReply{Unanswered: true}
+	if err == nil {
+		select {
+		case p.joinSlots <- struct{}{}:
+			result, err = js.answer(ctx, t, joiner, &reply)
+			<-p.joinSlots
+		default:
+			result, err = "busy", errors.New("too many join requests at a time")
+		}
+	}
+	p.m.joins.WithLabelValues(result).Inc()
+	if err != nil {
+		log.Warn("join request not answered", "reason", result, "err", err)
+	}
+	if err := writeMessage(t, &reply); err != nil {
+		log.Info("joiner left before its answer", "err", err)
+		return
+	}
+	_ = t.Close() // says goodbye, so that the answer is not lost with a reset
+}
+
+// answer reads the request and fills reply with the handler's.
+func (js *joinService) answer(ctx context.Context, t *tls.Conn, joiner Hello, reply *peerpb.JoinReply) (result string, err error) {
+	var request peerpb.JoinRequest
+	if err := readMessage(t, maxRequest, &request); err != nil {
+		return "broken", err
+	}
+	b, err := js.handler.HandleJoin(ctx, joiner, request.GetRequest())
+	if err == nil && len(b) > maxRequest-16 {
+		err = fmt.Errorf("reply of %d bytes: %w", len(b), errTooLong)
+	}
+	if err != nil {
+		return "failed", err
+	}
+	reply.Reply, reply.Unanswered = b, false
+	return "answered", nil
+}
+
+// endWithPort calls cancel and closes t when the port closes, until stop.
+func (p *Port) endWithPort(cancel func(), t *tls.Conn) (stop func()) {
+	ended := make(chan struct{})
+	end := func() {
+		cancel()
+		_ = t.NetConn().Close()
+	}
+	if !p.spawn(func() {
+		select {
+		case <-p.closing:
+			end()
+		case <-ended:
+		}
+	}) {
+		end()
+	}
+	return func() { close(ended) }
+}

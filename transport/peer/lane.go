@@ -1,0 +1,150 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// laneBacklog is how many proved connections of one protocol may wait for an
+// Accept; further ones wait in their own goroutine until the deadline.
+const laneBacklog = 16
+
+// lane hands the accepted connections of one protocol to its consumer.
+type lane struct {
+	addr    net.Addr
+	queue   chan *conn
+	closed  chan struct{}
+	closing <-chan struct{} // the port's
+	once    sync.Once
+}
+
+func newLane(addr net.Addr, closing <-chan struct{}) *lane {
+	return &lane{addr: addr, queue: make(chan *conn, laneBacklog), closed: make(chan struct{}), closing: closing}
+}
+
+// Accept returns the next proved connection, net.ErrClosed after Close or the
+// end of the port.
+func (l *lane) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.queue:
+		return c, nil
+	case <-l.closed:
+	case <-l.closing:
+	}
+	return nil, net.ErrClosed
+}
+
+// Close ends Accept; the port goes on, and connections already accepted live.
+func (l *lane) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	for {
+		select {
+		case c := <-l.queue:
+			c.kill()
+		default:
+			return nil
+		}
+	}
+}
+
+func (l *lane) Addr() net.Addr { return l.addr }
+
+func (l *lane) isClosed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// deliver gives c to the consumer, or reports false when it does not take it
+// within the time left.
+func (l *lane) deliver(c *conn, wait time.Duration) bool {
+	if l.isClosed() {
+		return false
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case l.queue <- c:
+		if l.isClosed() {
+			_ = l.Close() // drains what came in beside the first Close
+		}
+		return true
+	case <-l.closed:
+	case <-l.closing:
+	case <-t.C:
+	}
+	return false
+}
+
+// RaftLayer returns the stream layer for raft.NetworkTransportConfig. There is
+// one at a time: after its Close, which the transport calls, the next call
+// opens another. Its address is Config.Advertise, or the bound one.
+func (p *Port) RaftLayer() raft.StreamLayer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.raft.isClosed() {
+		p.raft = newLane(p.advertise, p.closing)
+	}
+	return &raftLayer{lane: p.raft, port: p}
+}
+
+var _ raft.StreamLayer = (*raftLayer)(nil)
+
+type raftLayer struct {
+	*lane
+	port *Port
+}
+
+// Dial connects to the member whose record names address, and to no other:
+// the key that answers there must be the one pinned for it.
+func (r *raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	c, err := r.port.dialAddr(ctx, string(address), protoRaft)
+	if err != nil {
+		return nil, fmt.Errorf("dial raft peer at %s: %w", address, err)
+	}
+	return c, nil
+}
+
+// DialNode opens a Raft stream to a member by its name, wherever its record
+// says that it lives now.
+func (p *Port) DialNode(ctx context.Context, node string) (net.Conn, error) {
+	c, err := p.dialNode(ctx, node, protoRaft)
+	if err != nil {
+		return nil, fmt.Errorf("dial raft peer %s: %w", node, err)
+	}
+	return c, nil
+}
+
+// RPCListener returns the listener for the gRPC server that has
+// ServerOptions (or at least ServerCredentials). One at a time, as RaftLayer.
+func (p *Port) RPCListener() net.Listener {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rpc.isClosed() {
+		p.rpc = newLane(p.advertise, p.closing)
+	}
+	return p.rpc
+}
+
+func (p *Port) laneOf(proto string) *lane {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if proto == protoRaft {
+		return p.raft
+	}
+	return p.rpc
+}
+
+// errBacklog: nobody took a proved connection in time.
+var errBacklog = errors.New("its service is not running here yet, or not keeping up")

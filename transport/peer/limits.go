@@ -1,0 +1,160 @@
+package peer
+
+import (
+	"sync"
+	"time"
+)
+
+// maxSources bounds the memory of both limits below.
+const maxSources = 4096
+
+// tryLimit counts join attempts that were not proved, per source and in all,
+// as token buckets. Proved attempts give their token back, so a cluster that
+// starts all at once is not slowed. Safe for concurrent use.
+type tryLimit struct {
+	per, total int
+	every      time.Duration
+
+	mu       sync.Mutex
+	all      bucket
+	bySource map[source]*bucket
+}
+
+type bucket struct {
+	tokens float64
+	at     time.Time
+}
+
+// fill adds what has accrued: rate tokens per second, at most size.
+func (b *bucket) fill(size, rate float64, now time.Time) {
+	if d := now.Sub(b.at); d > 0 {
+		b.tokens = min(size, b.tokens+rate*d.Seconds())
+		b.at = now
+	}
+}
+
+func newTryLimit(per, total int, every time.Duration) *tryLimit {
+	return &tryLimit{
+		per: per, total: total, every: every,
+		all:      bucket{tokens: float64(total)},
+		bySource: make(map[source]*bucket),
+	}
+}
+
+// left reports whether take would succeed.
+func (t *tryLimit) left(from source, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all, b := t.buckets(from, now)
+	return all.tokens >= 1 && (b == nil || b.tokens >= 1)
+}
+
+// take uses one attempt up, or reports that there is none.
+func (t *tryLimit) take(from source, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all, b := t.buckets(from, now)
+	if b == nil {
+		t.makeRoom(now)
+		b = &bucket{tokens: float64(t.per), at: now}
+		t.bySource[from] = b
+	}
+	if all.tokens < 1 || b.tokens < 1 {
+		return false
+	}
+	all.tokens--
+	b.tokens--
+	return true
+}
+
+// giveBack undoes a take: the attempt was proved.
+func (t *tryLimit) giveBack(from source) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all.tokens = min(float64(t.total), t.all.tokens+1)
+	if b := t.bySource[from]; b != nil {
+		b.tokens = min(float64(t.per), b.tokens+1)
+	}
+}
+
+func (t *tryLimit) rate() float64 { return 1 / t.every.Seconds() }
+
+func (t *tryLimit) buckets(from source, now time.Time) (all, b *bucket) {
+	t.all.fill(float64(t.total), 10*t.rate(), now)
+	if b = t.bySource[from]; b != nil {
+		b.fill(float64(t.per), t.rate(), now)
+	}
+	return &t.all, b
+}
+
+// makeRoom forgets sources whose bucket is full again, else any one: the total
+// still holds against whoever has so many addresses.
+func (t *tryLimit) makeRoom(now time.Time) {
+	if len(t.bySource) < maxSources {
+		return
+	}
+	for from, b := range t.bySource {
+		b.fill(float64(t.per), t.rate(), now)
+		if b.tokens >= float64(t.per) {
+			delete(t.bySource, from)
+		}
+	}
+	for from := range t.bySource {
+		if len(t.bySource) < maxSources {
+			return
+		}
+		delete(t.bySource, from)
+	}
+}
+
+// logEvery is the time between two lines about one source and reason.
+const logEvery = 10 * time.Second
+
+// logLimit lets one line through per source, reason and logEvery. Safe for
+// concurrent use.
+type logLimit struct {
+	mu   sync.Mutex
+	seen map[logKey]*logSeen
+}
+
+type logKey struct {
+	from   source
+	reason string
+}
+
+type logSeen struct {
+	at time.Time
+	n  int // since at
+}
+
+func newLogLimit() *logLimit { return &logLimit{seen: make(map[logKey]*logSeen)} }
+
+// allow reports whether to log now, and how many events that line stands for.
+// With too many sources at once they share one line.
+func (q *logLimit) allow(from source, reason string, now time.Time) (n int, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key := logKey{from, reason}
+	if q.seen[key] == nil && len(q.seen) >= maxSources {
+		for k, s := range q.seen {
+			if now.Sub(s.at) >= logEvery {
+				delete(q.seen, k)
+			}
+		}
+		if len(q.seen) >= maxSources {
+			key = logKey{reason: "many"}
+		}
+	}
+	s := q.seen[key]
+	if s == nil {
+		q.seen[key] = &logSeen{at: now}
+		return 1, true
+	}
+	s.n++
+	if now.Sub(s.at) < logEvery {
+		return 0, false
+	}
+	n = s.n
+	s.at, s.n = now, 0
+	return n, true
+}

@@ -1,0 +1,171 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+type linkState int
+
+const (
+	linkNew  linkState = iota // never answered, not yet silent for DownAfter
+	linkUp                    // answered within DownAfter
+	linkDown                  // silent for longer, or nobody listens there
+)
+
+// link is what this master keeps for one member: a client conn for everybody's
+// RPCs, another for heartbeats alone (so that a large transfer does not delay
+// them), and what the heartbeats say.
+type link struct {
+	node    string
+	self    bool // this master: always alive, no heartbeats
+	rpc     *grpc.ClientConn
+	beat    *grpc.ClientConn // nil when self
+	refused chan struct{}    // a heartbeat dial found nobody listening
+	stop    chan struct{}
+	once    sync.Once
+
+	mu     sync.Mutex // guards all below
+	state  linkState
+	since  time.Time     // of state
+	heard  time.Time     // last answer
+	boot   []byte        // of the process that answered last
+	broken chan struct{} // closed and renewed when the peer goes down: ends dials in flight
+}
+
+// linkTo returns the link to a pinned member, made if there is none. Links are
+// bounded by the members: the heartbeat ends one whose pin is gone.
+func (p *Port) linkTo(node string) (*link, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, net.ErrClosed
+	}
+	if l, ok := p.links[node]; ok {
+		return l, nil
+	}
+	spki, ok := p.cfg.Pins.SPKIOf(node)
+	if !ok {
+		return nil, ErrUnknownPeer
+	}
+	l := &link{
+		node:    node,
+		self:    equalSPKI(spki, p.cfg.Key.SPKI()),
+		refused: make(chan struct{}, 1),
+		stop:    make(chan struct{}),
+		since:   time.Now(),
+		broken:  make(chan struct{}),
+	}
+	var err error
+	if l.rpc, err = p.newRPCClient(l); err != nil {
+		return nil, err
+	}
+	if !l.self {
+		l.beat, err = p.newClient(l, func() {
+			select {
+			case l.refused <- struct{}{}:
+			default: // one is waiting already
+			}
+		})
+		if err != nil {
+			l.close()
+			return nil, err
+		}
+	}
+	p.links[node] = l
+	if p.serving {
+		p.startLink(l)
+	}
+	return l, nil
+}
+
+// startLink needs p.mu.
+func (p *Port) startLink(l *link) {
+	if !l.self {
+		p.spawnLocked(func() { p.heartbeat(l) })
+	}
+}
+
+// close ends the link's conns and its heartbeat; calls in flight fail.
+func (l *link) close() {
+	l.once.Do(func() {
+		close(l.stop)
+		_ = l.rpc.Close() // errs only when closed before
+		if l.beat != nil {
+			_ = l.beat.Close()
+		}
+	})
+}
+
+// dialLink is the dialler of both conns of a link.
+func (p *Port) dialLink(ctx context.Context, l *link, refused func()) (net.Conn, error) {
+	l.mu.Lock()
+	broken := l.broken
+	l.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p.spawn(func() {
+		select {
+		case <-broken:
+		case <-l.stop:
+		case <-ctx.Done():
+		}
+		cancel()
+	})
+	c, err := p.dialNode(ctx, l.node, protoRPC)
+	if err != nil {
+		if refused != nil && errors.Is(err, syscall.ECONNREFUSED) {
+			refused()
+		}
+		return nil, err // a *conn nil must not become a net.Conn
+	}
+	return c, nil
+}
+
+// failFast is nil unless the peer is down.
+func (l *link) failFast() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != linkDown {
+		return nil
+	}
+	return status.Error(codes.Unavailable, fmt.Sprintf("peer %s has not answered since %s", l.node, l.since.UTC().Format(time.RFC3339)))
+}
+
+// noteUp records an answer and reports what changed.
+func (l *link) noteUp(boot []byte, now time.Time) (cameUp, restarted bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard = now
+	cameUp = l.state != linkUp
+	restarted = !cameUp && !bytes.Equal(l.boot, boot)
+	l.boot = boot
+	if cameUp {
+		l.state, l.since = linkUp, now
+	}
+	return cameUp, restarted
+}
+
+// noteDown ends dials in flight and reports whether the peer was up, and
+// whether it was not down already.
+func (l *link) noteDown(now time.Time) (wasUp, changed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	wasUp, changed = l.state == linkUp, l.state != linkDown
+	if changed {
+		l.state, l.since = linkDown, now
+		close(l.broken)
+		l.broken = make(chan struct{})
+	}
+	return wasUp, changed
+}

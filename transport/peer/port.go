@@ -1,0 +1,187 @@
+package peer
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// Port is the peer port of one master. Safe for concurrent use.
+type Port struct {
+	cfg       Config
+	m         *metrics
+	ln        net.Listener
+	advertise net.Addr
+	serverTLS *tls.Config
+	boot      [16]byte // names this process in heartbeats
+	waiting   *waiting
+	conns     *registry
+	tries     *tryLimit
+	quiet     *logLimit
+	joinSlots chan struct{}
+	closing   chan struct{}
+	closeOnce sync.Once
+	wg        sync.WaitGroup
+
+	mu      sync.Mutex // guards all below; no I/O under it
+	closed  bool
+	serving bool
+	raft    *lane
+	rpc     *lane
+	links   map[string]*link
+	onDown  []func(node string)
+	onUp    []func(node string)
+	joins   *joinService
+}
+
+// New binds cfg.Listen; nothing is accepted before Serve. The caller ends the
+// port by cancelling Serve's context, or by Close when Serve was not called.
+func New(cfg Config) (*Port, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("open peer port: %w", err)
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("open peer port: %w", err)
+	}
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+	ln, err := lc.Listen(context.Background(), "tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("open peer port (cluster_pool_port): %w", err)
+	}
+	p := &Port{
+		cfg: cfg, m: m, ln: ln,
+		advertise: ln.Addr(),
+		waiting:   newWaiting(cfg.MaxHandshakes, cfg.MaxHandshakesPer),
+		conns:     newRegistry(cfg.MaxConnsPer, m),
+		tries:     newTryLimit(cfg.JoinTries, cfg.JoinTriesTotal, cfg.JoinTryEvery),
+		quiet:     newLogLimit(),
+		joinSlots: make(chan struct{}, cfg.MaxJoins),
+		closing:   make(chan struct{}),
+		links:     make(map[string]*link),
+	}
+	if cfg.Advertise != "" {
+		p.advertise = hostPort(cfg.Advertise)
+	}
+	if _, err := rand.Read(p.boot[:]); err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("open peer port: %w", err)
+	}
+	p.serverTLS = p.newServerTLS()
+	p.raft = newLane(p.advertise, p.closing)
+	p.rpc = newLane(p.advertise, p.closing)
+	return p, nil
+}
+
+// Addr is the bound address.
+func (p *Port) Addr() net.Addr { return p.ln.Addr() }
+
+// Serve accepts connections and sends heartbeats until ctx ends, then closes
+// every connection and waits for its goroutines. It returns nil at the end of
+// ctx or after Close, else why accepting ended. It is called once.
+func (p *Port) Serve(ctx context.Context) error {
+	p.mu.Lock()
+	p.serving = true
+	for _, l := range p.links {
+		p.startLink(l)
+	}
+	p.mu.Unlock()
+	stop := context.AfterFunc(ctx, p.Close)
+	defer stop()
+	err := p.accept()
+	p.Close()
+	p.wg.Wait()
+	return err
+}
+
+// Close ends the port: listener, hand-shakes, connections, client conns. It
+// does not wait; Serve does.
+func (p *Port) Close() {
+	p.closeOnce.Do(func() {
+		p.mu.Lock()
+		p.closed = true
+		links := make([]*link, 0, len(p.links))
+		for _, l := range p.links {
+			links = append(links, l)
+		}
+		p.mu.Unlock()
+		close(p.closing)
+		_ = p.ln.Close() // nothing can be done about it, and nothing is lost
+		p.waiting.close()
+		p.conns.close()
+		for _, l := range links {
+			l.close()
+		}
+	})
+}
+
+// Drop closes everything of a peer that was removed: accepted and dialled
+// connections of Raft and RPC, and its cached client conn. Take the peer out
+// of Pins first, else it comes back.
+func (p *Port) Drop(node string) {
+	p.mu.Lock()
+	l := p.links[node]
+	delete(p.links, node)
+	p.mu.Unlock()
+	if l != nil {
+		l.close()
+	}
+	p.conns.kill(node, "removed", func(*conn) bool { return true })
+}
+
+func (p *Port) accept() error {
+	delay := time.Duration(0)
+	for {
+		raw, err := p.ln.Accept()
+		if err != nil {
+			select {
+			case <-p.closing:
+				return nil
+			default:
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return fmt.Errorf("accept peers: %w", err)
+			}
+			// Out of descriptors, most likely: wait for some to come back.
+			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+			p.cfg.Log.Warn("cannot accept peers; raise the limit of open files if this persists", "err", err)
+			select {
+			case <-p.closing:
+				return nil
+			case <-time.After(delay):
+			}
+			continue
+		}
+		delay = 0
+		if !p.spawn(func() { p.welcome(raw) }) {
+			raw.Close()
+		}
+	}
+}
+
+// spawn runs f in a goroutine that Serve waits for; false once closed.
+func (p *Port) spawn(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.spawnLocked(f)
+}
+
+func (p *Port) spawnLocked(f func()) bool {
+	if p.closed {
+		return false
+	}
+	p.wg.Go(f)
+	return true
+}
+
+// hostPort is an advertised address.
+type hostPort string
+
+func (hostPort) Network() string  { return "tcp" }
+func (h hostPort) String() string { return string(h) }

@@ -1,0 +1,134 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	grpcpeer "google.golang.org/grpc/peer"
+)
+
+// identity is the pinned name of the other end of an RPC connection.
+type identity struct {
+	credentials.CommonAuthInfo
+	node string
+}
+
+func (identity) AuthType() string { return "clustermaster-node" }
+
+// PeerNode names the member that made the RPC which ctx belongs to. Not ok:
+// the call did not come through a Port.
+func PeerNode(ctx context.Context) (node string, ok bool) {
+	from, ok := grpcpeer.FromContext(ctx)
+	if !ok {
+		return "", false
+	}
+	id, ok := from.AuthInfo.(identity)
+	return id.node, ok
+}
+
+// nodeCredentials carry the identity of connections on which the port has
+// already done the hand-shake.
+type nodeCredentials struct{}
+
+var _ credentials.TransportCredentials = nodeCredentials{}
+
+func (nodeCredentials) ClientHandshake(_ context.Context, _ string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return identify(raw)
+}
+
+func (nodeCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return identify(raw)
+}
+
+func (nodeCredentials) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
+}
+
+func (c nodeCredentials) Clone() credentials.TransportCredentials { return c }
+func (nodeCredentials) OverrideServerName(string) error           { return nil }
+
+func identify(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c, ok := raw.(*conn)
+	if !ok {
+		raw.Close()
+		return nil, nil, errors.New("identify peer: the connection is not one of the peer port")
+	}
+	return c, identity{
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+		node:           c.node,
+	}, nil
+}
+
+// ServerCredentials go with RPCListener and with no other listener.
+func (p *Port) ServerCredentials() credentials.TransportCredentials { return nodeCredentials{} }
+
+// ServerOptions are what the gRPC server on RPCListener needs: credentials,
+// limits, and pings that end a connection whose dialler is gone or stopped.
+func (p *Port) ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.Creds(nodeCredentials{}),
+		grpc.ConnectionTimeout(p.cfg.HandshakeTimeout),
+		grpc.MaxRecvMsgSize(p.cfg.MaxMessage),
+		grpc.MaxConcurrentStreams(4096),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: 3 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	}
+}
+
+// Conn returns the client conn to a member, made when first asked for and kept
+// until Drop or the end of the port; callers do not close it. It dials by
+// itself, wherever the member's record says. While the peer is down (see
+// Alive) calls fail at once with codes.Unavailable, and those in flight when
+// it went down have failed with the same. Error: ErrUnknownPeer, or the port
+// has closed.
+func (p *Port) Conn(node string) (*grpc.ClientConn, error) {
+	l, err := p.linkTo(node)
+	if err != nil {
+		return nil, fmt.Errorf("connect to peer %s: %w", node, err)
+	}
+	return l.rpc, nil
+}
+
+// newClient makes a client conn of l; refused, if not nil, hears of dials that
+// found nobody listening.
+func (p *Port) newClient(l *link, refused func(), more ...grpc.DialOption) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///peer", append(more,
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.dialLink(ctx, l, refused) }),
+		grpc.WithTransportCredentials(nodeCredentials{}),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithIdleTimeout(0),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: p.cfg.HandshakeTimeout,
+		}),
+		// 10 s is the least that grpc-go allows; heartbeats do the fast work.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(p.cfg.MaxMessage)),
+	)...)
+}
+
+// newRPCClient adds to newClient that calls fail fast while the peer is down.
+func (p *Port) newRPCClient(l *link) (*grpc.ClientConn, error) {
+	return p.newClient(l, nil,
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if err := l.failFast(); err != nil {
+				return err
+			}
+			return invoke(ctx, method, req, reply, cc, opts...)
+		}),
+		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			if err := l.failFast(); err != nil {
+				return nil, err
+			}
+			return open(ctx, desc, cc, method, opts...)
+		}),
+	)
+}
