@@ -1,0 +1,393 @@
+package minion
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+func value(t testing.TB, m prometheus.Metric) float64 {
+	t.Helper()
+	var out dto.Metric
+	if err := m.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.GetCounter().GetValue() + out.GetGauge().GetValue()
+}
+
+// Lines 1 and 3 to 7 of the conformance list in the protocol notes.
+func TestRequestConformance(t *testing.T) {
+	t.Parallel()
+	s, addr, _ := startRequests(t, echo, Limits{})
+
+	t.Run("1 connect and close", func(t *testing.T) {
+		for range 20 {
+			dialRaw(t, addr).Close()
+		}
+		eventually(t, "probes counted", func() bool { return value(t, s.met.closed.WithLabelValues("gone")) >= 20 })
+		eventually(t, "no connection left", func() bool { return s.Connections() == 0 })
+	})
+	t.Run("3 PING context", func(t *testing.T) {
+		c := dialRaw(t, addr).greet("REQ", "", 1)
+		c.say(appendCommand(nil, cmdPing, append([]byte{0, 100}, "ctx4"...)...))
+		if body, command := c.frame(); !command || string(body) != "\x04PONGctx4" {
+			t.Errorf("answer %q", body)
+		}
+	})
+	t.Run("4 equal identities", func(t *testing.T) {
+		a := dialRaw(t, addr).greet("REQ", "same", 1)
+		b := dialRaw(t, addr).greet("REQ", "same", 1)
+		for range 3 {
+			a.request([]byte("a"))
+			b.request([]byte("b"))
+			if got := b.message(); string(got[1]) != "re:b" {
+				t.Errorf("b got %q", got)
+			}
+			if got := a.message(); string(got[1]) != "re:a" {
+				t.Errorf("a got %q", got)
+			}
+		}
+	})
+	for _, n := range []int{0, 1, 252, 253, 255, 256, 65535, 65536, 65537, 5 << 20} {
+		t.Run(fmt.Sprint("5 and 6 payload of ", n), func(t *testing.T) {
+			for minor := range byte(2) {
+				c := dialRaw(t, addr).greet("REQ", "", minor)
+				go c.request(payloadOf(n))
+				got := c.message()
+				if len(got) != 2 || len(got[0]) != 0 || len(got[1]) != n+3 || !bytes.HasSuffix(got[1], payloadOf(n)) {
+					t.Errorf("reply of %d frames", len(got))
+				}
+			}
+		})
+	}
+	t.Run("further frames are ignored", func(t *testing.T) {
+		c := dialRaw(t, addr).greet("DEALER", "", 1)
+		c.say([]byte("\x01\x00\x01\x01a\x01\x01b\x00\x01c"), []byte("\x01\x00\x00\x01d"))
+		if got := c.message(); string(got[1]) != "re:a" {
+			t.Errorf("reply %q", got)
+		}
+		if got := c.message(); string(got[1]) != "re:d" {
+			t.Errorf("reply %q", got)
+		}
+	})
+}
+
+func TestClientGoesWhileHandled(t *testing.T) {
+	t.Parallel()
+	started, finish := make(chan struct{}), make(chan struct{})
+	finished := make(chan error, 1)
+	s, addr, _ := startRequests(t, handlerFunc(func(ctx context.Context, r Request) ([]byte, error) {
+		close(started)
+		<-finish
+		finished <- ctx.Err()
+		return payloadOf(1 << 20), nil
+	}), Limits{})
+	c := dialRaw(t, addr).greet("REQ", "", 1)
+	c.request([]byte("x"))
+	<-started
+	c.Close()
+	close(finish)
+	if err := <-finished; err != nil {
+		t.Errorf("handler's context: %v", err)
+	}
+	eventually(t, "connection dropped", func() bool { return s.Connections() == 0 })
+}
+
+// Everything that must cost a peer its connection, and nobody else anything.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	huge := append([]byte{flagLong}, 0x40, 0, 0, 0, 0, 0, 0, 0) // 2^62
+	minus := append([]byte{flagLong}, bytes.Repeat([]byte{0xff}, 8)...)
+	truncated := appendCommand(nil, cmdReady, append([]byte{200}, "Socket-Type"...)...)
+	for _, tt := range []struct {
+		name   string
+		greet  bool // a hand-shake first
+		bytes  []byte
+		reason string
+	}{
+		{"http", false, []byte("GET / HTTP/1.1\r\n\r\n"), "garbage"},
+		{"salt tcp transport", false, []byte("\x82\xa4head"), "garbage"},
+		{"tls", false, []byte("\x16\x03\x01\x02\x00"), "garbage"},
+		{"ZMTP 2", false, []byte("\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x01\x03\x00\x00"), "garbage"},
+		{"PLAIN", false, bytes.Replace(greetingBytes(1), []byte("NULL\x00"), []byte("PLAIN"), 1), "garbage"},
+		{"proxy from stranger", false, []byte("PROXY TCP4 1.2.3.4 1.2.3.4 1 2\r\n"), "garbage"},
+		{"message before READY", false, append(greetingBytes(1), 0, 1, 'x'), "garbage"},
+		{"2^62 before READY", false, append(greetingBytes(1), append([]byte{flagLong | flagCommand}, huge[1:]...)...), "too_large"},
+		{"truncated metadata", false, append(greetingBytes(1), truncated...), "garbage"},
+		{"metadata value past the end", false, append(greetingBytes(1), appendCommand(nil, cmdReady, []byte("\x01a\xff\xff\xff\xff")...)...), "garbage"},
+		{"unknown socket type", false, append(greetingBytes(1), readyFrame("FOO", "")...), "unexpected"},
+		{"SUB on the request port", false, append(greetingBytes(1), readyFrame("SUB", "")...), "unexpected"},
+		{"no socket type", false, append(greetingBytes(1), appendCommand(nil, cmdReady)...), "unexpected"},
+		{"ERROR", false, append(greetingBytes(1), appendCommand(nil, cmdError, 0)...), "garbage"},
+		{"2^62 delimiter", true, huge, "too_large"},
+		{"2^62 payload", true, append([]byte{flagMore, 0}, huge...), "too_large"},
+		{"2^64-1 payload", true, append([]byte{flagMore, 0}, minus...), "too_large"},
+		{"2^62 command", true, append([]byte{flagLong | flagCommand}, huge[1:]...), "too_large"},
+		{"limit + 1", true, append([]byte{flagMore, 0}, appendHeader(nil, 0, 1<<20+1)...), "too_large"},
+		{"sum of frames", true, append([]byte{flagMore, 0}, append(appendHeader(nil, flagMore, 1<<20), append(payloadOf(1<<20), 0, 1)...)...), "too_large"},
+		{"endless frames", true, bytes.Repeat([]byte{flagMore, 0}, 100), "too_large"},
+		{"reserved flags", true, []byte{0x80, 0}, "garbage"},
+		{"command with MORE", true, []byte{flagCommand | flagMore, 0}, "garbage"},
+		{"no delimiter", true, []byte("\x00\x01x"), "unexpected"},
+		{"delimiter alone", true, []byte{0, 0}, "unexpected"},
+		{"PING without TTL", true, appendCommand(nil, cmdPing), "garbage"},
+		{"PING with long context", true, appendCommand(nil, cmdPing, payloadOf(19)...), "garbage"},
+		{"SUBSCRIBE", true, appendCommand(nil, cmdSubscribe), "unexpected"},
+		{"empty command", true, []byte{flagCommand, 0}, "garbage"},
+		{"command name past the end", true, []byte{flagCommand, 2, 5, 'P'}, "garbage"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, addr, _ := startRequests(t, echo, Limits{MaxFrame: 1 << 20})
+			c := dialRaw(t, addr)
+			if tt.greet {
+				c.greet("REQ", "", 1)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			c.Write(tt.bytes)
+			c.closedByPeer()
+			runtime.ReadMemStats(&after)
+			if grown := after.TotalAlloc - before.TotalAlloc; grown > 256<<20 {
+				t.Errorf("allocated %d bytes", grown)
+			}
+			reason := tt.reason
+			eventually(t, "closed as "+reason, counted(t, s.endpoint, reason))
+			d := dialRaw(t, addr).greet("REQ", "", 1)
+			d.request([]byte("x"))
+			if got := d.message(); string(got[1]) != "re:x" {
+				t.Errorf("the next client got %q", got)
+			}
+		})
+	}
+}
+
+func TestHalfOpenHandshakesBlockNobody(t *testing.T) {
+	t.Parallel()
+	s, addr, _ := startRequests(t, echo, Limits{HandshakeTimeout: 500 * time.Millisecond})
+	for i := range 100 {
+		c := dialRaw(t, addr)
+		c.say(greetingBytes(1)[:i%greetingSize])
+	}
+	start := time.Now()
+	c := dialRaw(t, addr).greet("REQ", "", 1)
+	c.request([]byte("x"))
+	c.message()
+	if took := time.Since(start); took > 400*time.Millisecond {
+		t.Logf("served after %v", took)
+	}
+	eventually(t, "half-open connections end", func() bool { return s.Connections() == 1 })
+	if n := value(t, s.met.closed.WithLabelValues("timeout")); n != 100 {
+		t.Errorf("%v timeouts", n)
+	}
+}
+
+func TestMemoryInFlight(t *testing.T) {
+	t.Parallel()
+	s, addr, _ := startRequests(t, echo, Limits{MaxFrame: 8 << 20, MaxInFlight: 4 << 20})
+	c := dialRaw(t, addr).greet("REQ", "", 1)
+	// A claim costs nothing: 50 peers claim 8 MiB each and send 1 KiB.
+	for range 50 {
+		d := dialRaw(t, addr).greet("REQ", "", 1)
+		d.say([]byte{flagMore, 0}, appendHeader(nil, 0, 8<<20), payloadOf(1024))
+	}
+	eventually(t, "claims arrived", func() bool { return s.inFlight.Load() == 50*eagerBody })
+	c.request([]byte("x"))
+	c.message()
+	e := dialRaw(t, addr).greet("REQ", "", 1)
+	e.Write(append(append([]byte{flagMore, 0}, appendHeader(nil, 0, 8<<20)...), payloadOf(8<<20)...))
+	e.closedByPeer()
+	eventually(t, "closed for memory", counted(t, s.endpoint, "memory"))
+	eventually(t, "memory given back", func() bool { return s.inFlight.Load() == 50*eagerBody })
+}
+
+func TestHandlerFailures(t *testing.T) {
+	t.Parallel()
+	s, addr, _ := startRequests(t, handlerFunc(func(_ context.Context, r Request) ([]byte, error) {
+		switch string(r.Payload) {
+		case "panic":
+			panic("on input")
+		case "error":
+			return nil, errors.New("out of order")
+		case "nil":
+			return nil, nil
+		}
+		return []byte{}, nil
+	}), Limits{})
+	for _, bad := range []string{"panic", "error", "nil"} {
+		c := dialRaw(t, addr).greet("REQ", "", 1)
+		c.request([]byte(bad))
+		c.closedByPeer()
+	}
+	eventually(t, "counted", func() bool { return value(t, s.met.closed.WithLabelValues("handler")) == 3 })
+	c := dialRaw(t, addr).greet("REQ", "", 1)
+	c.request([]byte("fine"))
+	if got := c.message(); len(got) != 2 || len(got[1]) != 0 {
+		t.Errorf("reply %q", got)
+	}
+}
+
+func TestHeartbeats(t *testing.T) {
+	t.Parallel()
+	slow := make(chan struct{})
+	s, addr, _ := startRequests(t, handlerFunc(func(context.Context, Request) ([]byte, error) {
+		<-slow
+		return []byte("late"), nil
+	}), Limits{PingInterval: 20 * time.Millisecond, PingTimeout: 150 * time.Millisecond})
+
+	idle := dialRaw(t, addr).greet("REQ", "", 1)
+	for range 15 { // twice the timeout: it lives because it answers
+		if body, command := idle.frame(); !command || string(body) != "\x04PING\x00\x00" {
+			t.Fatalf("got %q", body)
+		}
+		idle.say(appendCommand(nil, cmdPong))
+	}
+	waiting := dialRaw(t, addr).greet("REQ", "", 1)
+	waiting.request([]byte("x"))
+	for range 3 {
+		if body, command := waiting.frame(); !command || string(body) != "\x04PING\x00\x00" {
+			t.Fatalf("while handled: %q", body)
+		}
+	}
+	close(slow)
+	if got := waiting.message(); string(got[1]) != "late" {
+		t.Errorf("reply %q", got)
+	}
+	silent := dialRaw(t, addr).greet("REQ", "", 1)
+	silent.closedByPeer()
+	eventually(t, "silent peer counted", counted(t, s.endpoint, "silent"))
+
+	old := dialRaw(t, addr).greet("REQ", "", 0) // ZMTP 3.0 knows no PING
+	old.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	if body, _, err := old.tryFrame(); err == nil {
+		t.Errorf("a 3.0 peer got %q", body)
+	}
+	half := dialRaw(t, addr).greet("REQ", "", 1)
+	half.say([]byte("\x01\x00\x00\x05abc"))
+	half.closedByPeer()
+}
+
+func TestMaxConns(t *testing.T) {
+	t.Parallel()
+	s, addr, _ := startRequests(t, echo, Limits{MaxConns: 2})
+	a := dialRaw(t, addr).greet("REQ", "", 1)
+	dialRaw(t, addr).greet("REQ", "", 1)
+	dialRaw(t, addr).closedByPeer()
+	eventually(t, "counted", counted(t, s.endpoint, "full"))
+	a.Close()
+	eventually(t, "room again", func() bool { return s.Connections() == 1 })
+	dialRaw(t, addr).greet("REQ", "", 1)
+}
+
+func TestStopAnswersWhatItHas(t *testing.T) {
+	t.Parallel()
+	started, finish := make(chan struct{}), make(chan struct{})
+	_, addr, stop := startRequests(t, handlerFunc(func(context.Context, Request) ([]byte, error) {
+		close(started)
+		<-finish
+		return []byte("done"), nil
+	}), Limits{})
+	idle := dialRaw(t, addr).greet("REQ", "", 1)
+	busy := dialRaw(t, addr).greet("REQ", "", 1)
+	half := dialRaw(t, addr)
+	half.say(greetingBytes(1)[:20])
+	busy.request([]byte("x"))
+	<-started
+	var stopped sync.WaitGroup
+	stopped.Go(stop)
+	idle.closedByPeer()
+	if _, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
+		t.Error("still accepts")
+	}
+	close(finish)
+	if got := busy.message(); string(got[1]) != "done" {
+		t.Errorf("reply %q", got)
+	}
+	stopped.Wait()
+}
+
+func TestStopDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	started := make(chan struct{})
+	_, addr, stop := startRequests(t, handlerFunc(func(ctx context.Context, _ Request) ([]byte, error) {
+		close(started)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}), Limits{DrainTimeout: 50 * time.Millisecond})
+	dialRaw(t, addr).greet("REQ", "", 1).request([]byte("x"))
+	<-started
+	stop()
+}
+
+func TestProxiedRequest(t *testing.T) {
+	t.Parallel()
+	_, addr, _ := startRequests(t, handlerFunc(func(_ context.Context, r Request) ([]byte, error) {
+		return []byte(r.Remote.String()), nil
+	}), Limits{ProxyFrom: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	for header, want := range map[string]string{
+		"PROXY TCP4 192.0.2.7 10.0.0.1 4711 4506\r\n": "192.0.2.7:4711",
+		"PROXY UNKNOWN\r\n":                           "127.0.0.1:",
+		"":                                            "127.0.0.1:",
+	} {
+		c := dialRaw(t, addr)
+		c.say([]byte(header))
+		c.greet("REQ", "", 1).request([]byte("who"))
+		if got := c.message(); !strings.HasPrefix(string(got[1]), want) {
+			t.Errorf("%q: remote %q", header, got[1])
+		}
+	}
+}
+
+func TestRequestClient(t *testing.T) {
+	t.Parallel()
+	s, addr, _ := startRequests(t, echo, Limits{PingInterval: 10 * time.Millisecond, PingTimeout: 100 * time.Millisecond})
+	c, err := DialRequests(t.Context(), addr, ClientOptions{Identity: "salt-req/minion/m1/1/0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "PINGs pass", func() bool { return value(t, s.met.pingsSent) > 20 })
+	for _, n := range []int{0, 300, 1 << 20} {
+		got, err := c.Do(t.Context(), payloadOf(n))
+		if err != nil || len(got) != n+3 {
+			t.Errorf("reply of %d bytes, %v", len(got), err)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Do(t.Context(), nil); err == nil {
+		t.Error("a closed client sends")
+	}
+}
+
+func BenchmarkRequest(b *testing.B) {
+	s := NewRequestServer(echo, Limits{}, nil, nil)
+	addr, _ := run(b, s.Serve)
+	payload := payloadOf(1000)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		c, err := DialRequests(context.Background(), addr, ClientOptions{})
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		defer c.Close()
+		for pb.Next() {
+			if _, err := c.Do(context.Background(), payload); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
