@@ -1,0 +1,9 @@
+// Package gather publishes a job and collects its returns, as Salt's local client does.
+//
+// Lives here: the algorithm: who is expected, when silence is asked about with saltutil.find_job, when to stop.
+//
+// Does not: reach a master (interface Master), print (package cli), or keep returns (package jobcache).
+//
+// Guarantee: every return that reached the event stream while Run was waiting, or that the job cache holds when a
+// minion is about to be called silent, is handed to the caller exactly once.
+package gather

@@ -1,0 +1,291 @@
+package gather
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"clustermaster/wire"
+)
+
+// Publish is a job to be sent.
+type Publish struct {
+	Tgt     any // text or []string
+	TgtType string
+	Fun     any   // text, or []string for several functions
+	Arg     []any // as in Salt: keyword arguments are a last map with __kwarg__
+	Ret     string
+	JID     string // empty: Run makes one
+	User    string
+	Kwargs  wire.Map
+	Timeout time.Duration // "to" of the published load; 0 leaves it out
+}
+
+// Published is a master's answer to a Publish.
+type Published struct {
+	JID     string
+	Minions []string // expected to return
+	Missing []string // asked for by name, but without an accepted key
+	Error   string   // nothing was sent; Salt's text
+}
+
+// Return is what one minion answered.
+type Return struct {
+	Return  wire.Raw
+	Retcode wire.Raw // empty if the minion sent none
+	Success wire.Raw // empty if the minion sent none
+	Out     string
+}
+
+// Event is an event of the cluster's bus.
+type Event struct {
+	Tag  string
+	Data wire.Raw
+}
+
+// Events is a subscription.
+type Events interface {
+	// C gives the events; it is closed when the connection to the master is lost.
+	C() <-chan Event
+	Close()
+}
+
+// Master is what gathering asks of a master.
+type Master interface {
+	Publish(ctx context.Context, p Publish) (Published, error)
+	// Subscribe returns when every reachable master sends the events of the prefix.
+	Subscribe(ctx context.Context, prefix string) (Events, error)
+	// Returns reads what the job cache holds of a job, by minion id.
+	Returns(ctx context.Context, jid string) (map[string]Return, error)
+}
+
+// Options are Salt's waiting times.
+type Options struct {
+	Timeout          time.Duration // timeout; 0 means 5 s
+	GatherJobTimeout time.Duration // gather_job_timeout; 0 means 10 s
+}
+
+// Summary is how a job ended.
+type Summary struct {
+	Published
+	Returned    []string // sorted
+	NotReturned []string // sorted
+}
+
+// ErrMasterLost is returned when the event stream ends before the job does.
+var ErrMasterLost = errors.New("the master went away while waiting for returns; see salt-run jobs.lookup_jid")
+
+// Run publishes p and calls onReturn for each minion's return as it arrives, once per minion, from Run's goroutine. It
+// comes back when all expected minions have returned, or when those that have not are found to be silent. The error is
+// that of subscribing or publishing, ErrMasterLost, or ctx's; what was gathered until then is in the Summary.
+func Run(ctx context.Context, m Master, p Publish, o Options, onReturn func(id string, r Return)) (Summary, error) {
+	if o.Timeout <= 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.GatherJobTimeout <= 0 {
+		o.GatherJobTimeout = 10 * time.Second
+	}
+	if p.JID == "" {
+		p.JID = wire.JID(time.Now())
+	}
+	// First listen, then send: a fast minion must not answer into the void.
+	events, err := m.Subscribe(ctx, "salt/job/"+p.JID+"/")
+	if err != nil {
+		return Summary{}, fmt.Errorf("subscribe to job %s: %w", p.JID, err)
+	}
+	defer events.Close()
+	published, err := m.Publish(ctx, p)
+	if err != nil {
+		return Summary{}, fmt.Errorf("publish job %s: %w", p.JID, err)
+	}
+	if published.Error != "" || len(published.Minions) == 0 {
+		return Summary{Published: published}, nil
+	}
+	g := &gathering{
+		master: m, opts: o, jid: published.JID, user: p.User, onReturn: onReturn,
+		expected: make(map[string]time.Time), returned: make(map[string]bool),
+	}
+	now := time.Now()
+	for _, id := range published.Minions {
+		g.expected[id] = now.Add(o.Timeout)
+	}
+	err = g.wait(ctx, events)
+	s := Summary{Published: published, NotReturned: g.missing()}
+	for id := range g.returned {
+		s.Returned = append(s.Returned, id)
+	}
+	slices.Sort(s.Returned)
+	return s, err
+}
+
+// gathering is the state of one Run.
+type gathering struct {
+	master   Master
+	opts     Options
+	jid      string
+	user     string
+	onReturn func(string, Return)
+	expected map[string]time.Time // id to the moment from which its silence counts
+	returned map[string]bool
+}
+
+// missing lists the expected ids that have not returned, sorted.
+func (g *gathering) missing() []string {
+	var out []string
+	for id := range g.expected {
+		if !g.returned[id] {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (g *gathering) complete() bool {
+	for id := range g.expected {
+		if !g.returned[id] {
+			return false
+		}
+	}
+	return true
+}
+
+func (g *gathering) wait(ctx context.Context, events Events) error {
+	var asked poll
+	defer asked.end()
+	running := true // somebody may be at it; Salt asks at least once
+	until := time.Now().Add(g.opts.Timeout)
+	timer := time.NewTimer(g.opts.Timeout)
+	defer timer.Stop()
+	for !g.complete() {
+		select {
+		case e, ok := <-events.C():
+			if !ok {
+				return ErrMasterLost
+			}
+			g.event(e)
+		case answers := <-asked.started:
+			asked.events = answers
+		case e, ok := <-asked.answers():
+			if !ok {
+				asked.lost()
+				continue
+			}
+			if g.findJob(e) {
+				running = true
+			}
+		case <-timer.C:
+			if g.readCache(ctx); g.complete() {
+				return nil
+			}
+			now := time.Now()
+			if running {
+				running = false
+				asked.end()
+				asked.start(ctx, g)
+				until = now.Add(g.opts.GatherJobTimeout)
+			} else if until = g.lastDeadline(); !until.After(now) {
+				return nil
+			}
+			timer.Reset(until.Sub(now))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// lastDeadline is the latest deadline among those that have not returned.
+func (g *gathering) lastDeadline() time.Time {
+	var last time.Time
+	for _, id := range g.missing() {
+		if t := g.expected[id]; t.After(last) {
+			last = t
+		}
+	}
+	return last
+}
+
+// event takes a return, or a list of minions that widens the expected set (syndics send them).
+func (g *gathering) event(e Event) {
+	data, err := wire.UnpackRawMap(e.Data)
+	if err != nil {
+		return
+	}
+	if strings.Contains(e.Tag, "/ret/") {
+		g.take(data.String("id"), data)
+		return
+	}
+	raw, _ := data.Get("minions")
+	list, _ := raw.Unpack()
+	ids, _ := list.([]any)
+	for _, v := range ids {
+		if id, ok := v.(string); ok {
+			if _, known := g.expected[id]; !known {
+				g.expected[id] = time.Now().Add(g.opts.Timeout)
+			}
+		}
+	}
+}
+
+func (g *gathering) take(id string, data wire.RawMap) {
+	value, ok := data.Get("return")
+	if id == "" || !ok {
+		return
+	}
+	retcode, _ := data.Get("retcode")
+	success, _ := data.Get("success")
+	g.give(id, Return{Return: value, Retcode: retcode, Success: success, Out: data.String("out")})
+}
+
+func (g *gathering) give(id string, r Return) {
+	if g.returned[id] {
+		return
+	}
+	g.returned[id] = true
+	g.onReturn(id, r)
+}
+
+// readCache takes returns whose events were lost, as those of a master that died.
+func (g *gathering) readCache(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	returns, err := g.master.Returns(ctx, g.jid)
+	if err != nil {
+		return // the events are all there is
+	}
+	for _, id := range g.missing() {
+		if r, ok := returns[id]; ok {
+			g.give(id, r)
+		}
+	}
+}
+
+// findJob takes an answer to saltutil.find_job and reports whether that minion is still at it.
+func (g *gathering) findJob(e Event) bool {
+	if !strings.Contains(e.Tag, "/ret/") {
+		return false
+	}
+	data, err := wire.UnpackRawMap(e.Data)
+	if err != nil {
+		return false
+	}
+	id := data.String("id")
+	if _, ok := g.expected[id]; !ok || g.returned[id] {
+		return false
+	}
+	if code, ok := data.Int("retcode"); ok && code > 0 {
+		delete(g.expected, id)
+		return false
+	}
+	raw, _ := data.Get("return")
+	running, err := raw.Map()
+	if err != nil || len(running) == 0 {
+		return false
+	}
+	g.expected[id] = time.Now().Add(g.opts.Timeout)
+	return true
+}
