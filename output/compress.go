@@ -1,0 +1,121 @@
+package output
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+var countInID = regexp.MustCompile(`\((\d+)\)$`)
+
+// compressedCount reads how many states a compressed one stands for.
+func compressedCount(parts []string) int {
+	if len(parts) == 4 {
+		if m := countInID.FindStringSubmatch(parts[1]); m != nil {
+			if n, err := strconv.Atoi(m[1]); err == nil {
+				return n
+			}
+		}
+	}
+	return 1
+}
+
+// compressIDs joins the states of one id, sls and result into one (option state_compress_ids): the earliest start, the sum of durations, the changes by
+// name. Data that it can't make sense of stays as it is.
+func compressIDs(hosts wire.Map) wire.Map {
+	out := make(wire.Map, 0, len(hosts))
+	for _, p := range hosts {
+		states, ok := p.Value.(wire.Map)
+		if !ok {
+			return hosts
+		}
+		joined, ok := compressHost(states)
+		if !ok {
+			return hosts
+		}
+		out = append(out, wire.Pair{Key: p.Key, Value: joined})
+	}
+	return out
+}
+
+func compressHost(states wire.Map) (wire.Map, bool) {
+	groups := make([]string, len(states))
+	sizes := map[string]int{}
+	for i, p := range states {
+		info, ok := p.Value.(wire.Map)
+		if !ok {
+			return nil, false
+		}
+		words := []string{strings.Split(pytext.Str(p.Key), "_|-")[0]}
+		for _, key := range []string{"__id__", "__sls__", "result"} {
+			v, ok := info.Get(key)
+			if !ok {
+				return nil, false
+			}
+			words = append(words, pytext.Str(v))
+		}
+		groups[i] = strings.Join(words, "_")
+		sizes[groups[i]]++
+	}
+	out := wire.Map{}
+	for i, p := range states {
+		info := p.Value.(wire.Map)
+		if sizes[groups[i]] == 1 {
+			out = out.Set(pytext.Str(p.Key), info)
+			continue
+		}
+		parts := strings.Split(pytext.Str(p.Key), "_|-")
+		if len(parts) != 4 {
+			return nil, false
+		}
+		id, _ := info.Get("__id__")
+		sls, _ := info.Get("__sls__")
+		result, _ := info.Get("result")
+		parts[2] = "state_compressed_" + pytext.Str(sls) + "_" + pytext.Str(id) + "_" + pytext.Str(result)
+		parts[1] = pytext.Str(id) + " (" + strconv.Itoa(sizes[groups[i]]) + ")"
+		tag := strings.Join(parts, "_|-")
+		if first, ok := out.Get(tag); ok {
+			info = joinStates(first.(wire.Map), info)
+		}
+		out = out.Set(tag, info)
+	}
+	return out, true
+}
+
+// joinStates folds one more state into the compressed one.
+func joinStates(first, more wire.Map) wire.Map {
+	out := append(wire.Map(nil), first...)
+	if runNumber(more) < runNumber(first) {
+		n, _ := more.Get("__run_num__")
+		out = out.Set("__run_num__", n)
+	}
+	a, _ := first.Get("duration")
+	b, _ := more.Get("duration")
+	x, _ := toFloat(a)
+	y, _ := toFloat(b)
+	sum, _ := strconv.ParseFloat(strconv.FormatFloat(x+y, 'f', 3, 64), 64)
+	out = out.Set("duration", sum)
+	if s, t := first.String("start_time"), more.String("start_time"); t < s {
+		out = out.Set("start_time", t)
+	}
+	mine, _ := first.Get("changes")
+	theirs, _ := more.Get("changes")
+	if !truthy(theirs) {
+		return out
+	}
+	name, _ := more.Get("name")
+	all := wire.Map{}
+	if m, ok := mine.(wire.Map); ok && len(m) > 0 {
+		if have, ok := m.Get("compressed changes"); ok && truthy(have) {
+			all, _ = have.(wire.Map)
+		} else {
+			firstName, _ := first.Get("name")
+			all = wire.Map{{Key: firstName, Value: m}}
+		}
+	}
+	all = append(wire.Map(nil), all...).Set(pytext.Str(name), theirs)
+	return out.Set("changes", wire.Map{{Key: "compressed changes", Value: all}})
+}

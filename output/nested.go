@@ -1,0 +1,98 @@
+package output
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// nestedText prints a value as indented lines: the outputter for everything that has none of its own.
+func nestedText(o Options, r Result) (string, error) {
+	n := nester{opts: o, c: o.colors(), failed: r.Retcode != 0}
+	n.value(r.Value, r.Indent, "")
+	return strings.Join(n.lines, "\n"), nil
+}
+
+type nester struct {
+	opts   Options
+	c      colors
+	failed bool
+	lines  []string
+}
+
+func (n *nester) line(indent int, color, prefix, text, suffix string) {
+	n.lines = append(n.lines, strings.Repeat(" ", indent)+color+prefix+text+n.c.end+suffix)
+}
+
+func (n *nester) value(v any, indent int, prefix string) {
+	switch x := v.(type) {
+	case wire.Map:
+		n.dict(x, indent, prefix)
+	case []any:
+		n.list(x, indent)
+	case []byte:
+		if utf8.Valid(x) {
+			n.text(string(x), indent, prefix)
+		}
+	case string:
+		n.text(x, indent, prefix)
+	default:
+		n.line(indent, n.c.lightYellow, prefix, pytext.Repr(x), "")
+	}
+}
+
+func (n *nester) text(s string, indent int, prefix string) {
+	for _, line := range splitLines(s) {
+		n.line(indent, n.c.green, prefix, n.opts.stripEscape(line), "")
+		prefix = strings.Repeat(" ", len(prefix))
+	}
+}
+
+func (n *nester) list(l []any, indent int) {
+	color := n.c.green
+	if n.failed {
+		color = n.c.red
+	}
+	for _, e := range l {
+		switch e.(type) {
+		case wire.Map:
+			n.line(indent, color, "", "|_", "")
+			n.value(e, indent+2, "")
+		case []any:
+			n.line(indent, color, "", "|_", "")
+			n.value(e, indent+2, "- ")
+		default:
+			n.value(e, indent, "- ")
+		}
+	}
+}
+
+func (n *nester) dict(m wire.Map, indent int, prefix string) {
+	color := n.c.cyan
+	if n.failed {
+		color = n.c.red
+	}
+	if indent > 0 {
+		n.line(indent, color, "", "----------", "")
+	}
+	for _, p := range sortedKeys(m) {
+		n.line(indent, color, prefix, pytext.Str(p.Key), ":")
+		n.value(p.Value, indent+4, "")
+	}
+}
+
+// sortedKeys sorts by key; keys of several types become texts first, and the last of equal ones wins.
+func sortedKeys(m wire.Map) wire.Map {
+	sorted, ok := pytext.SortedPairs(m)
+	if ok {
+		return sorted
+	}
+	asText := wire.Map{}
+	for _, p := range m {
+		asText = asText.Set(pytext.Str(p.Key), p.Value)
+	}
+	sorted, _ = pytext.SortedPairs(asText)
+	return sorted
+}

@@ -1,0 +1,67 @@
+package output
+
+// Options are the settings of one command, from flags and configuration. Begin with Defaults.
+type Options struct {
+	// Output is --out or the option output: it beats what a result asks for. "highstate" does not: it is used where the result asks for it.
+	Output string
+	// Color turns colours on; the caller knows whether standard output is a terminal.
+	Color bool
+	// Theme overrides colours: name such as RED to code such as 0;31 (option color_theme).
+	Theme map[string]string
+	// StripColors replaces ESC in data by "?" (option strip_colors).
+	StripColors bool
+	// Indent is --out-indent or the option output_indent.
+	Indent Indent
+	// Static and Fun tell of a command with --static, whose result has no outputter of its own.
+	Static bool
+	Fun    string
+
+	StateOutput    string // full, terse, mixed, changes, filter, each also with _id
+	StateVerbose   bool
+	StateDiff      bool   // state_output_diff
+	StateProfile   bool   // state_output_profile
+	StatePercent   bool   // state_output_pct
+	StateCompress  bool   // state_compress_ids
+	StateTabular   bool   // state_tabular: True
+	StateTabularAs string // state_tabular as a format
+	StateExclude   []string
+	StateTerse     []string
+
+	// Warn receives sentences for the log on standard error; nil drops them.
+	Warn func(text string)
+}
+
+// Indent is a number of blanks, or one of the two words of the option output_indent.
+type Indent struct {
+	Set    bool // false: as the outputter has it
+	N      int  // negative: all on one line
+	Pretty bool // four blanks and sorted keys; JSON only
+}
+
+// Defaults are the settings of a master without configuration, colours off.
+func Defaults() Options {
+	return Options{StripColors: true, StateOutput: "full", StateVerbose: true, StateProfile: true}
+}
+
+// colors are the escape sequences by name; all empty when colours are off.
+type colors struct {
+	red, lightRed, green, lightGreen, yellow, lightYellow, lightBlue, blue, magenta, lightMagenta, cyan, darkGray, lightGray, white, end string
+}
+
+func (o Options) colors() colors {
+	if !o.Color {
+		return colors{}
+	}
+	code := func(name, fallback string) string {
+		if c, ok := o.Theme[name]; ok {
+			fallback = c
+		}
+		return "\x1b[" + fallback + "m"
+	}
+	return colors{
+		red: code("RED", "0;31"), lightRed: code("LIGHT_RED", "0;1;31"), green: code("GREEN", "0;32"), lightGreen: code("LIGHT_GREEN", "0;1;32"),
+		yellow: code("YELLOW", "0;33"), lightYellow: code("LIGHT_YELLOW", "0;1;33"), blue: code("BLUE", "0;34"), lightBlue: code("LIGHT_BLUE", "0;1;34"),
+		magenta: code("MAGENTA", "0;35"), lightMagenta: code("LIGHT_MAGENTA", "0;1;35"), cyan: code("CYAN", "0;36"),
+		darkGray: code("DARK_GRAY", "0;1;30"), lightGray: code("LIGHT_GRAY", "0;37"), white: code("WHITE", "0;1;37"), end: code("ENDC", "0;0"),
+	}
+}

@@ -1,0 +1,180 @@
+package output
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// errShape tells that a value does not have the shape that an outputter is for. Another outputter is tried then.
+var errShape = errors.New("value has another shape")
+
+// Result is one document to print.
+type Result struct {
+	Value     any
+	Outputter string // what the result asks for; "" for none
+	Retcode   int    // colours the keys of nested
+	Indent    int    // leading blanks of nested
+}
+
+// formats are the outputters by name.
+var formats = map[string]func(Options, Result) (string, error){
+	"nested":              nestedText,
+	"highstate":           highstateText,
+	"json":                jsonText,
+	"yaml":                yamlText,
+	"txt":                 txtText,
+	"raw":                 func(_ Options, r Result) (string, error) { return pytext.Str(r.Value), nil },
+	"pprint":              pprintText,
+	"table":               tableText,
+	"key":                 keyText,
+	"no_return":           noReturnText,
+	"newline_values_only": valuesText,
+	"quiet":               func(Options, Result) (string, error) { return "", nil },
+}
+
+// Known reports whether there is an outputter of that name.
+func Known(name string) bool {
+	_, ok := formats[name]
+	return ok || name == "text"
+}
+
+// Names lists the outputters that a user may ask for, sorted.
+func Names() []string {
+	return []string{"highstate", "json", "key", "nested", "newline_values_only", "no_return", "pprint", "quiet", "raw", "table", "txt", "yaml"}
+}
+
+// Choose is the outputter that a result goes through, by Salt's order: the user's, the result's, highstate for --static state.*, nested.
+func (o Options) Choose(asked string) string {
+	out := asked
+	if o.Output != "" && o.Output != "highstate" {
+		out = o.Output
+	}
+	if out == "" && o.Static {
+		if fam, _, _ := strings.Cut(o.Fun, "."); fam == "state" || o.Output == "highstate" {
+			out = "highstate"
+		}
+	}
+	switch {
+	case out == "text":
+		out = "txt"
+	case out == "":
+		out = "nested"
+	}
+	if !Known(out) {
+		if out != "grains" {
+			o.warn("Invalid outputter " + out + " specified, fall back to nested")
+		}
+		out = "nested"
+	}
+	return out
+}
+
+// Text is the document without trailing white space. A value that the chosen outputter can't print goes through nested and then raw.
+func (o Options) Text(r Result) string {
+	r.Value = plain(r.Value)
+	name := o.Choose(r.Outputter)
+	for i, n := range []string{name, "nested", "raw"} {
+		text, err := formats[n](o, r)
+		if err == nil {
+			return strings.TrimRightFunc(text, isSpace)
+		}
+		if i == 0 && name == o.Output {
+			o.warn(fmt.Sprintf("Outputter %s can't print this result (%s), fall back to nested", name, err))
+		}
+	}
+	return ""
+}
+
+// Display writes the document and a line break; nothing at all if it is empty.
+func (o Options) Display(w io.Writer, r Result) error {
+	text := o.Text(r)
+	if text == "" {
+		return nil
+	}
+	if _, err := io.WriteString(w, text+"\n"); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+func (o Options) warn(text string) {
+	if o.Warn != nil {
+		o.Warn(text)
+	}
+}
+
+// plain brings a value to wire form all the way down, so that outputters meet few types: wire.Map, []any, string, []byte, int64, uint64, float64,
+// bool, nil, and text for the rest.
+func plain(v any) any {
+	switch x := pytext.Plain(v).(type) {
+	case wire.Map:
+		m := make(wire.Map, len(x))
+		for i, p := range x {
+			m[i] = wire.Pair{Key: plain(p.Key), Value: plain(p.Value)}
+		}
+		return m
+	case []any:
+		l := make([]any, len(x))
+		for i, e := range x {
+			l[i] = plain(e)
+		}
+		return l
+	case nil, bool, string, []byte, int64, uint64, float64:
+		return x
+	case int:
+		return int64(x)
+	default:
+		return pytext.Repr(x)
+	}
+}
+
+// isSpace is what Python's str.strip takes away.
+func isSpace(r rune) bool {
+	switch {
+	case r >= '\t' && r <= '\r', r >= 0x1c && r <= ' ', r == 0x85, r == 0xa0, r == 0x1680, r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029,
+		r == 0x202f, r == 0x205f, r == 0x3000:
+		return true
+	}
+	return false
+}
+
+// splitLines is Python's str.splitlines: it knows more line ends than "\n", and a last one adds no line.
+func splitLines(s string) []string {
+	var lines []string
+	start := 0
+	for i, r := range s {
+		if i < start {
+			continue // the second half of "\r\n"
+		}
+		switch r {
+		case '\n', '\v', '\f', 0x1c, 0x1d, 0x1e:
+			lines, start = append(lines, s[start:i]), i+1
+		case '\r':
+			lines, start = append(lines, s[start:i]), i+1
+			if strings.HasPrefix(s[start:], "\n") {
+				start++
+			}
+		case 0x85:
+			lines, start = append(lines, s[start:i]), i+2
+		case 0x2028, 0x2029:
+			lines, start = append(lines, s[start:i]), i+3
+		}
+	}
+	if start < len(s) {
+		lines = append(lines, s[start:])
+	}
+	return lines
+}
+
+// stripEscape keeps data from steering the terminal.
+func (o Options) stripEscape(s string) string {
+	if !o.StripColors {
+		return s
+	}
+	return strings.ReplaceAll(s, "\x1b", "?")
+}
