@@ -28,8 +28,17 @@ type Sender struct {
 // command's own fields; nonce (from version 2 on), ts, tok, id and sig are added.
 func (s Sender) SealRequest(c *Crypticle, load Map, nonce string, now time.Time) ([]byte, error) {
 	load = append(make(Map, 0, len(load)+5), load...)
+	if s.Version > 1 {
+		load = load.Set("nonce", nonce)
+	}
 	if s.Version > 2 {
-		load = load.Set("ts", now.Unix()).Set("id", s.ID)
+		load = load.Set("ts", now.Unix())
+	}
+	if s.Version > 2 || s.Tok != nil {
+		load = load.Set("tok", s.Tok)
+	}
+	if s.Version > 2 {
+		load = load.Set("id", s.ID)
 	}
 	if s.SignKey != nil {
 		packed, err := PackNew(load.Without("nonce", "tok", "sig"))
@@ -41,12 +50,6 @@ func (s Sender) SealRequest(c *Crypticle, load Map, nonce string, now time.Time)
 			return nil, fmt.Errorf("seal request: %w", err)
 		}
 		load = load.Set("sig", sig)
-	}
-	if s.Version > 1 {
-		load = load.Set("nonce", nonce)
-	}
-	if s.Version > 2 || s.Tok != nil {
-		load = load.Set("tok", s.Tok)
 	}
 	sealed, err := c.sealValue(load, "", false)
 	if err != nil {

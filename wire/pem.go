@@ -3,11 +3,11 @@ package wire
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/des" //nolint:gosec // old key files use it
-	"crypto/md5" //nolint:gosec // hash_type may name it
+	"crypto/des"
+	"crypto/md5"
 	"crypto/pbkdf2"
 	"crypto/rsa"
-	"crypto/sha1" //nolint:gosec // hash_type may name it
+	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/x509"
@@ -41,7 +41,8 @@ func rsaPrivate(block *pem.Block, passphrase string) (*rsa.PrivateKey, error) {
 	der := block.Bytes
 	switch block.Type {
 	case "RSA PRIVATE KEY":
-		if x509.IsEncryptedPEMBlock(block) { //nolint:staticcheck // the form that Salt writes with key_pass
+		//lint:ignore SA1019 the form that Salt writes with key_pass
+		if x509.IsEncryptedPEMBlock(block) {
 			var err error
 			if passphrase == "" {
 				return nil, ErrPassphrase
@@ -65,13 +66,13 @@ func rsaPrivate(block *pem.Block, passphrase string) (*rsa.PrivateKey, error) {
 	default:
 		return nil, fmt.Errorf("PEM block %q: %w", block.Type, ErrPEM)
 	}
-	any, err := x509.ParsePKCS8PrivateKey(der)
+	key, err := x509.ParsePKCS8PrivateKey(der)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPEM, err)
 	}
-	k, ok := any.(*rsa.PrivateKey)
+	k, ok := key.(*rsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%T: %w", any, ErrNotRSA)
+		return nil, fmt.Errorf("%T: %w", key, ErrNotRSA)
 	}
 	return k, nil
 }

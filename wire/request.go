@@ -17,7 +17,7 @@ type Request struct {
 	// TS is the sender's clock in seconds since the epoch; HasTS says whether the request has one.
 	TS    int64
 	HasTS bool
-	// Tok proves possession of the minion's private key (PublicKey.VerifyToken); nil if absent.
+	// Tok proves possession of the minion's private key (CheckToken); nil if absent.
 	Tok []byte
 	// Load is everything but nonce and tok, in order, sharing memory with the input.
 	Load RawMap
@@ -34,7 +34,7 @@ func ParseRequest(packed []byte) (Request, *Refusal) {
 		return Request{}, BadLoad("malformed")
 	}
 	var r Request
-	var id Raw
+	var id, nonce Raw
 	kept := m[:0]
 	for _, p := range m {
 		if p.other {
@@ -43,16 +43,12 @@ func ParseRequest(packed []byte) (Request, *Refusal) {
 		}
 		switch p.Key {
 		case "nonce":
-			nonce, ok := parseNonce(p.Value)
-			if !ok {
-				return Request{}, BadLoad("nonce")
-			}
-			r.Nonce = nonce
+			nonce = p.Value
 			continue
 		case "tok":
 			r.Tok, _ = p.Value.Bytes()
 			if r.Tok == nil && !p.Value.IsNil() {
-				return Request{}, BadLoad("token")
+				r.Tok = []byte{} // of another kind: there, and never right
 			}
 			continue
 		case "id":
@@ -69,6 +65,10 @@ func ParseRequest(packed []byte) (Request, *Refusal) {
 		return Request{}, refusal
 	}
 	r.ID, _ = id.Text()
+	var ok bool
+	if r.Nonce, ok = parseNonce(nonce); !ok {
+		return Request{}, BadLoad("nonce")
+	}
 	clear(m[len(kept):])
 	r.Load = kept
 	return r, nil
@@ -105,7 +105,7 @@ func parseTS(r Raw) (int64, bool) {
 
 // Check makes the checks on an opened request that need no key, in Salt's order: age (ttl is the option
 // request_server_ttl, 0 for off; only too old is refused), the id inside against the one outside, the form of the id, and that a
-// token is there. Below version 3 nothing is checked but the form of an id that is there. The caller still owes VerifyToken.
+// token is there. Below version 3 nothing is checked but the form of an id that is there. The caller still owes CheckToken.
 func (r *Request) Check(e Envelope, now time.Time, ttl time.Duration) *Refusal {
 	if e.Version < 3 {
 		if r.ID != "" && !ValidID(r.ID) {
@@ -128,6 +128,22 @@ func (r *Request) Check(e Envelope, now time.Time, ttl time.Duration) *Refusal {
 		return BadLoad("inner_id")
 	}
 	if len(r.Tok) == 0 {
+		return BadLoad("token")
+	}
+	return nil
+}
+
+// CheckToken checks that the sender has the private key of the id inside; accepted is the accepted key of that id, nil if it
+// has none. From version 3 on every request needs a token, below only one that is there, with an id, is looked at: what
+// such a request may do without is the command's business.
+func (r *Request) CheckToken(e Envelope, accepted *PublicKey) *Refusal {
+	if e.Version < 3 && (r.Tok == nil || r.ID == "") {
+		return nil
+	}
+	if accepted == nil {
+		return BadLoad("no_accepted_key")
+	}
+	if err := accepted.VerifyToken(r.Tok); err != nil {
 		return BadLoad("token")
 	}
 	return nil

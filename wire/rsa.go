@@ -4,7 +4,7 @@ import (
 	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha1" //nolint:gosec // Salt's default algorithms name it
+	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
@@ -148,13 +148,13 @@ func rsaPublic(block *pem.Block) (*rsa.PublicKey, error) {
 	var k *rsa.PublicKey
 	switch block.Type {
 	case "PUBLIC KEY":
-		any, err := x509.ParsePKIXPublicKey(block.Bytes)
+		key, err := x509.ParsePKIXPublicKey(block.Bytes)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrPEM, err)
 		}
 		var ok bool
-		if k, ok = any.(*rsa.PublicKey); !ok {
-			return nil, fmt.Errorf("%T: %w", any, ErrNotRSA)
+		if k, ok = key.(*rsa.PublicKey); !ok {
+			return nil, fmt.Errorf("%T: %w", key, ErrNotRSA)
 		}
 	case "RSA PUBLIC KEY":
 		var err error

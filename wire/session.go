@@ -2,7 +2,7 @@ package wire
 
 import (
 	"crypto/hkdf"
-	"crypto/sha1" //nolint:gosec // Salt's topics are SHA-1
+	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
