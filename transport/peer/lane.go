@@ -33,7 +33,10 @@ func newLane(addr net.Addr, closing <-chan struct{}) *lane {
 func (l *lane) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.queue:
-		return c, nil
+		if !l.isClosed() { // both may be ready, then the end wins
+			return c, nil
+		}
+		c.kill()
 	case <-l.closed:
 	case <-l.closing:
 	}
@@ -58,6 +61,8 @@ func (l *lane) Addr() net.Addr { return l.addr }
 func (l *lane) isClosed() bool {
 	select {
 	case <-l.closed:
+		return true
+	case <-l.closing:
 		return true
 	default:
 		return false

@@ -473,11 +473,8 @@ func TestConnectionsPerPeerAreBounded(t *testing.T) {
 	}()
 	var conns []net.Conn
 	for range 5 {
-		c, err := ms[0].RaftLayer().Dial("x", time.Second)
-		if err == nil {
-			t.Fatal("dialled x")
-		}
-		if c, err = ms[0].DialNode(context.Background(), ms[1].node); err != nil {
+		c, err := ms[0].DialNode(context.Background(), ms[1].node)
+		if err != nil {
 			t.Fatal(err)
 		}
 		conns = append(conns, c)
