@@ -1,0 +1,219 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+
+	"clustermaster/gather"
+	"clustermaster/operator/operatorpb"
+	"clustermaster/wire"
+)
+
+// ErrNoMaster is returned when no daemon answers on the socket.
+var ErrNoMaster = errors.New("no salt-master answers on its socket")
+
+// Client is a command's end of the operator's socket. It is safe for concurrent use.
+type Client struct {
+	conn *grpc.ClientConn
+	rpc  operatorpb.OperatorClient
+}
+
+var _ gather.Master = (*Client)(nil)
+
+// Dial connects to the master of a sock_dir. The error is ErrNoMaster when none runs there.
+func Dial(ctx context.Context, sockDir string) (*Client, error) {
+	conn, err := grpc.NewClient("unix:"+filepath.Join(sockDir, SocketName),
+		grpc.WithTransportCredentials(peerCred{}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxRequest)))
+	if err != nil {
+		return nil, fmt.Errorf("dial operator socket: %w", err)
+	}
+	c := &Client{conn: conn, rpc: operatorpb.NewOperatorClient(conn)}
+	if _, err := c.Status(ctx); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Status asks the master about itself.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	r, err := c.rpc.Status(ctx, new(operatorpb.StatusRequest))
+	if err != nil {
+		return Status{}, fromStatus(err)
+	}
+	return Status{ID: r.Id, Version: r.Version, Serving: r.Serving, Ready: r.Ready}, nil
+}
+
+// Publish sends a job; see gather.Master.
+func (c *Client) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
+	r := &operatorpb.PublishRequest{TgtType: p.TgtType, Ret: p.Ret, Jid: p.JID, User: p.User, Timeout: p.Timeout.Seconds()}
+	for _, f := range []struct {
+		to   *[]byte
+		from any
+	}{{&r.Tgt, p.Tgt}, {&r.Fun, p.Fun}, {&r.Arg, emptyList(p.Arg)}, {&r.Kwargs, p.Kwargs}} {
+		b, err := wire.Pack(f.from)
+		if err != nil {
+			return gather.Published{}, fmt.Errorf("pack job: %w", err)
+		}
+		*f.to = b
+	}
+	out, err := c.rpc.Publish(ctx, r)
+	if err != nil {
+		return gather.Published{}, fromStatus(err)
+	}
+	return gather.Published{JID: out.Jid, Minions: out.Minions, Missing: out.Missing, Error: out.Error}, nil
+}
+
+func emptyList(l []any) []any {
+	if l == nil {
+		return []any{}
+	}
+	return l
+}
+
+// Targets resolves a target without sending anything.
+func (c *Client) Targets(ctx context.Context, tgt any, tgtType, delimiter string) (minions, missing []string, err error) {
+	packed, err := wire.Pack(tgt)
+	if err != nil {
+		return nil, nil, fmt.Errorf("pack target: %w", err)
+	}
+	r, err := c.rpc.Targets(ctx, &operatorpb.TargetsRequest{Tgt: packed, TgtType: tgtType, Delimiter: delimiter})
+	if err != nil {
+		return nil, nil, fromStatus(err)
+	}
+	return r.Minions, r.Missing, nil
+}
+
+// events is a running subscription.
+type events struct {
+	c      chan gather.Event
+	cancel context.CancelFunc
+}
+
+func (e *events) C() <-chan gather.Event { return e.c }
+func (e *events) Close()                 { e.cancel() }
+
+// Subscribe streams the events of the whole cluster whose tags begin with
+// prefix. It returns when every reachable master has confirmed.
+func (c *Client) Subscribe(ctx context.Context, prefix string) (gather.Events, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := c.rpc.Events(ctx, &operatorpb.EventsRequest{Prefix: prefix})
+	if err == nil {
+		_, err = stream.Recv() // the confirmation
+	}
+	if err != nil {
+		cancel()
+		return nil, fromStatus(err)
+	}
+	e := &events{c: make(chan gather.Event, 64), cancel: cancel}
+	go func() {
+		defer close(e.c)
+		defer cancel()
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			select {
+			case e.c <- gather.Event{Tag: m.Tag, Data: m.Data}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return e, nil
+}
+
+// Returns reads the returns of a job from the cluster's job cache.
+func (c *Client) Returns(ctx context.Context, jid string) (map[string]gather.Return, error) {
+	r, err := c.rpc.Returns(ctx, &operatorpb.ReturnsRequest{Jid: jid})
+	if err != nil {
+		return nil, fromStatus(err)
+	}
+	out := make(map[string]gather.Return, len(r.Returns))
+	for _, x := range r.Returns {
+		out[x.Id] = gather.Return{Return: x.Ret, Retcode: x.Retcode, Success: x.Success, Out: x.Out}
+	}
+	return out, nil
+}
+
+// Seen lists those of ids that have cached grains.
+func (c *Client) Seen(ctx context.Context, ids []string) ([]string, error) {
+	r, err := c.rpc.Seen(ctx, &operatorpb.SeenRequest{Ids: ids})
+	if err != nil {
+		return nil, fromStatus(err)
+	}
+	return r.Ids, nil
+}
+
+// Run makes one call and hands prints and progress to out while it runs.
+func (c *Client) Run(ctx context.Context, r RunRequest, out func(kind string, v any)) (RunResult, error) {
+	req := &operatorpb.RunRequest{Fun: r.Fun, Jid: r.JID, Async: r.Async}
+	var err error
+	if req.Args, err = wire.Pack(emptyList(r.Args)); err != nil {
+		return RunResult{}, fmt.Errorf("pack arguments: %w", err)
+	}
+	if req.Kwargs, err = wire.Pack(r.Kwargs); err != nil {
+		return RunResult{}, fmt.Errorf("pack arguments: %w", err)
+	}
+	stream, err := c.rpc.Run(ctx, req)
+	if err != nil {
+		return RunResult{}, fromStatus(err)
+	}
+	for {
+		o, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return RunResult{}, fmt.Errorf("%w: it ended the call of %s without a result", ErrNoMaster, r.Fun)
+		}
+		if err != nil {
+			return RunResult{}, fromStatus(err)
+		}
+		v, err := wire.Unpack(o.Value)
+		if err != nil {
+			return RunResult{}, fmt.Errorf("read output of %s: %w", r.Fun, err)
+		}
+		if o.Kind != "result" {
+			out(o.Kind, v)
+			continue
+		}
+		return RunResult{JID: o.Jid, Return: v, Success: o.Success, Retcode: int(o.Retcode), Outputter: o.Outputter, NotRun: o.NotRun}, nil
+	}
+}
+
+// Docs returns function to text of the runner functions under prefix.
+func (c *Client) Docs(ctx context.Context, prefix string) (wire.Map, error) {
+	r, err := c.rpc.Docs(ctx, &operatorpb.DocsRequest{Prefix: prefix})
+	if err != nil {
+		return nil, fromStatus(err)
+	}
+	return wire.UnpackMap(r.Docs)
+}
+
+// Lists reads all keys.
+func (c *Client) Lists(ctx context.Context) (KeyLists, error) {
+	r, err := c.rpc.Keys(ctx, new(operatorpb.KeysRequest))
+	if err != nil {
+		return KeyLists{}, fromStatus(err)
+	}
+	return KeyLists{Keys: keysFromPB(r.Keys), Local: r.Local}, nil
+}
+
+// Change accepts, rejects or deletes keys on every master.
+func (c *Client) Change(ctx context.Context, k KeyChange) (KeysChanged, error) {
+	r, err := c.rpc.ChangeKeys(ctx, &operatorpb.ChangeKeysRequest{
+		Action: k.Action, Keys: keysToPB(k.Keys), PreserveMinions: k.PreserveMinions, KeepAesKey: k.KeepAESKey,
+	})
+	if err != nil {
+		return KeysChanged{}, fromStatus(err)
+	}
+	return KeysChanged{Changed: keysFromPB(r.Changed), Warnings: r.Warnings}, nil
+}

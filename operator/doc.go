@@ -1,0 +1,8 @@
+// Package operator is the door for the commands: a gRPC service on the
+// unix socket sock_dir/clustermaster.sock, and its client.
+//
+// Lives here: who is calling (SO_PEERCRED), limits of the socket, the
+// translation between the service's messages and the rooms' types.
+// Does not: resolve targets, change keys, run runners (the rooms it asks), or
+// print anything (package cli).
+package operator

@@ -1,0 +1,190 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"clustermaster/gather"
+	"clustermaster/wire"
+)
+
+// daemon stands for the rooms behind the socket and records what reached it.
+type daemon struct {
+	published gather.Publish
+	run       RunRequest
+	change    KeyChange
+	events    chan gather.Event
+	closed    chan struct{}
+}
+
+func (d *daemon) Publish(_ context.Context, p gather.Publish) (gather.Published, error) {
+	d.published = p
+	if p.Tgt == "ghost" {
+		return gather.Published{Error: "Master could not resolve minions for target ghost"}, nil
+	}
+	return gather.Published{JID: "20260101000000000000", Minions: []string{"a", "b"}, Missing: []string{"c"}}, nil
+}
+
+func (d *daemon) C() <-chan gather.Event { return d.events }
+func (d *daemon) Close()                 { close(d.closed) }
+
+func (d *daemon) Subscribe(context.Context, string) (gather.Events, error) { return d, nil }
+
+func (d *daemon) Returns(context.Context, string) (map[string]gather.Return, error) {
+	return map[string]gather.Return{"a": {Return: wire.Raw{0xc3}, Retcode: wire.Raw{0}, Out: "nested"}}, nil
+}
+
+func (d *daemon) Targets(context.Context, any, string, string) (minions, missing []string, err error) {
+	return []string{"a"}, nil, nil
+}
+
+func (d *daemon) Seen(_ context.Context, ids []string) ([]string, error) { return ids[:1], nil }
+
+func (d *daemon) Lists(context.Context) (KeyLists, error) {
+	return KeyLists{Keys: []Key{{ID: "a", State: "minions", Pub: "PEM"}}, Local: map[string]string{"master.pub": "PEM"}}, nil
+}
+
+var errNoQuorum = errors.New("no quorum: 1 of 3 masters; start another one")
+
+func (d *daemon) Change(_ context.Context, c KeyChange) (KeysChanged, error) {
+	d.change = c
+	if c.Action == "reject" {
+		return KeysChanged{}, errNoQuorum
+	}
+	return KeysChanged{Changed: c.Keys, Warnings: []string{"m2 did not confirm"}}, nil
+}
+
+func (d *daemon) Run(_ context.Context, r RunRequest, out func(kind string, v any)) (RunResult, error) {
+	d.run = r
+	out("print", "one\n")
+	out("progress", wire.Map{{Key: "message", Value: "half"}})
+	return RunResult{JID: "j", Return: wire.Map{{Key: "b", Value: int64(1)}, {Key: "a", Value: nil}}, Success: true, Retcode: 3, Outputter: "highstate"}, nil
+}
+
+func (d *daemon) Docs(string) wire.Map { return wire.Map{{Key: "test.arg", Value: "text"}} }
+
+func start(t *testing.T) (*daemon, *Client, string) {
+	t.Helper()
+	d := &daemon{events: make(chan gather.Event, 1), closed: make(chan struct{})}
+	dir := t.TempDir()
+	deps := Deps{Minions: d, Keys: d, Runners: d, Log: slog.New(slog.DiscardHandler),
+		Status: func() Status { return Status{ID: "m1", Version: "v", Serving: true} }}
+	s, err := Listen(dir, deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	c, err := Dial(ctx, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return d, c, dir
+}
+
+func TestEveryCallArrivesAndReturns(t *testing.T) {
+	t.Parallel()
+	d, c, _ := start(t)
+	ctx := t.Context()
+	p := gather.Publish{Tgt: []string{"a", "b"}, TgtType: "list", Fun: []string{"test.ping", "test.arg"}, JID: "j",
+		Arg: []any{[]any{}, []any{int64(1), wire.Map{{Key: "__kwarg__", Value: true}}}}, User: "fred",
+		Kwargs: wire.Map{{Key: "delimiter", Value: "|"}}, Timeout: 1500 * time.Millisecond}
+	got, err := c.Publish(ctx, p)
+	if err != nil || !reflect.DeepEqual(got, gather.Published{JID: "20260101000000000000", Minions: []string{"a", "b"}, Missing: []string{"c"}}) {
+		t.Errorf("publish: %+v, %v", got, err)
+	}
+	if !reflect.DeepEqual(d.published, p) {
+		t.Errorf("published %#v\nwant      %#v", d.published, p)
+	}
+	if got, err := c.Publish(ctx, gather.Publish{Tgt: "ghost", Fun: "test.ping"}); err != nil || got.Error == "" {
+		t.Errorf("publish to nobody: %+v, %v", got, err)
+	}
+	if d.published.User == "" {
+		t.Error("a job without a user did not get the caller's name")
+	}
+	if r, err := c.Returns(ctx, "j"); err != nil || r["a"].Out != "nested" || r["a"].Return[0] != 0xc3 {
+		t.Errorf("returns: %+v, %v", r, err)
+	}
+	if ids, err := c.Seen(ctx, []string{"a", "b"}); err != nil || !reflect.DeepEqual(ids, []string{"a"}) {
+		t.Errorf("seen: %v, %v", ids, err)
+	}
+	if ids, _, err := c.Targets(ctx, "*", "glob", ":"); err != nil || len(ids) != 1 {
+		t.Errorf("targets: %v, %v", ids, err)
+	}
+	if k, err := c.Lists(ctx); err != nil || len(k.Keys) != 1 || k.Local["master.pub"] != "PEM" {
+		t.Errorf("lists: %+v, %v", k, err)
+	}
+	if docs, err := c.Docs(ctx, "test"); err != nil || docs.String("test.arg") != "text" {
+		t.Errorf("docs: %v, %v", docs, err)
+	}
+	k := KeyChange{Action: "accept", Keys: []Key{{ID: "a", State: "minions_pre"}}, KeepAESKey: true}
+	if done, err := c.Change(ctx, k); err != nil || len(done.Changed) != 1 || len(done.Warnings) != 1 || !reflect.DeepEqual(d.change, k) {
+		t.Errorf("change: %+v, %v; arrived %+v", done, err, d.change)
+	}
+	k.Action = "reject"
+	if _, err := c.Change(ctx, k); err == nil || err.Error() != errNoQuorum.Error() {
+		t.Errorf("refused change: %v", err)
+	}
+}
+
+func TestRunStreamsItsOutput(t *testing.T) {
+	t.Parallel()
+	d, c, _ := start(t)
+	var kinds []string
+	res, err := c.Run(t.Context(), RunRequest{Fun: "test.arg", Args: []any{int64(1)}, Kwargs: wire.Map{{Key: "a", Value: "b"}}}, func(kind string, _ any) {
+		kinds = append(kinds, kind)
+	})
+	if err != nil || res.Retcode != 3 || res.Outputter != "highstate" || !reflect.DeepEqual(kinds, []string{"print", "progress"}) {
+		t.Errorf("run: %+v, %v, %v", res, kinds, err)
+	}
+	if m, ok := res.Return.(wire.Map); !ok || m[0].Key != "b" {
+		t.Errorf("return lost its order: %v", res.Return)
+	}
+	if d.run.Fun != "test.arg" || d.run.Kwargs.String("a") != "b" || d.run.User == "" {
+		t.Errorf("request arrived as %+v", d.run)
+	}
+}
+
+func TestEventsEndWithTheSubscription(t *testing.T) {
+	t.Parallel()
+	d, c, _ := start(t)
+	sub, err := c.Subscribe(t.Context(), "salt/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.events <- gather.Event{Tag: "salt/x", Data: wire.Raw{0x80}}
+	if e := <-sub.C(); e.Tag != "salt/x" || len(e.Data) != 1 {
+		t.Errorf("event %+v", e)
+	}
+	sub.Close()
+	<-d.closed
+}
+
+func TestSocketIsPrivateAndNotStolen(t *testing.T) {
+	t.Parallel()
+	_, _, dir := start(t)
+	st, err := os.Stat(filepath.Join(dir, SocketName))
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("socket mode %v, %v; want 0600", st.Mode(), err)
+	}
+	if _, err := Listen(dir, Deps{Log: slog.New(slog.DiscardHandler)}); err == nil {
+		t.Error("a second master took the socket of a live one")
+	}
+	if _, err := Dial(t.Context(), t.TempDir()); !errors.Is(err, ErrNoMaster) {
+		t.Errorf("dial without a master: %v, want ErrNoMaster", err)
+	}
+}

@@ -1,0 +1,58 @@
+package operator
+
+import (
+	"clustermaster/wire"
+)
+
+// RunRequest asks for one call of a runner or wheel function.
+type RunRequest struct {
+	Fun    string // a name that begins with "wheel." is a wheel function
+	Args   []any
+	Kwargs wire.Map
+	JID    string // "": a new one
+	User   string // set by the server to the caller
+	Async  bool   // return at once with the jid
+}
+
+// RunResult is the outcome of a call.
+type RunResult struct {
+	JID       string
+	Return    any
+	Success   bool
+	Retcode   int
+	Outputter string
+	NotRun    bool // the call never began
+}
+
+// Key is one minion key.
+type Key struct {
+	ID    string
+	State string // minions, minions_pre, minions_rejected or minions_denied
+	Pub   string // PEM text
+}
+
+// KeyLists is the key store at one moment.
+type KeyLists struct {
+	Keys  []Key             // by state, then id
+	Local map[string]string // file name of the master's own keys to PEM text; public parts only
+}
+
+// KeyChange asks to accept, reject or delete keys.
+type KeyChange struct {
+	Action          string // accept, reject or delete
+	Keys            []Key  // id and the state that it was seen in
+	PreserveMinions bool   // keep the caches of deleted minions
+	KeepAESKey      bool   // delete and reject without a rotation of the AES key
+}
+
+// KeysChanged is what a KeyChange did.
+type KeysChanged struct {
+	Changed  []Key
+	Warnings []string // one line each, for stderr
+}
+
+// Status is what a master knows of itself.
+type Status struct {
+	ID, Version    string
+	Serving, Ready bool
+}
