@@ -1,0 +1,144 @@
+package simminion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"clustermaster/wire"
+)
+
+// Config is one simulated minion. A zero field takes the default that its comment
+// names; the durations are those of Salt's options of the same names.
+type Config struct {
+	ID  string
+	Key *Key // its RSA key, which others may share
+	// Master is the request port, "host:port". PublishAddr is the publish port;
+	// "" takes Master's host and the port that the sign-in names.
+	Master, PublishAddr string
+	// LocalAddr is the source address of all connections, nil for any.
+	LocalAddr net.IP
+
+	Release string // whose habits it has (default "3008.3")
+	Version int    // protocol version, 2 or 3 (default 3)
+	// EncAlgo and SigAlgo name the RSA forms (default: the SHA-1 pair, sent).
+	EncAlgo, SigAlgo string
+	Filtering        bool            // zmq_filtering
+	CheckSignatures  bool            // sign_pub_messages
+	RejectedRetry    bool            // rejected_retry: a rejected minion tries on
+	MasterKey        *wire.PublicKey // known from before; nil: trust the first
+	Grains           wire.Map        // added to the built-in ones
+	Functions        map[string]Func // added to the built-in ones
+
+	AcceptanceWait   time.Duration // acceptance_wait_time (10 s)
+	AuthTimeout      time.Duration // auth_timeout (5 s)
+	AuthTries        int           // auth_tries (7)
+	RequestTimeout   time.Duration // request_channel_timeout (60 s)
+	RequestTries     int           // request_channel_tries (3)
+	ReturnRetryTries int           // return_retry_tries (3)
+	ReturnRetryTimer time.Duration // return_retry_timer (5 s), at most twice that
+	ReconDefault     time.Duration // recon_default (1 s)
+	ReconMax         time.Duration // recon_max (10 s)
+	JIDQueue         int           // minion_jid_queue_hwm (100)
+	MaxJobs          int           // process_count_max; here 100 jobs at one time
+
+	Log *slog.Logger // nil discards
+}
+
+func (c Config) withDefaults() (Config, error) {
+	var errs []error
+	if !wire.ValidID(c.ID) {
+		errs = append(errs, fmt.Errorf("minion id %q is not valid", c.ID))
+	}
+	if c.Key == nil {
+		errs = append(errs, errors.New("minion has no key"))
+	}
+	if _, _, err := net.SplitHostPort(c.Master); err != nil {
+		errs = append(errs, fmt.Errorf("master address: %w", err))
+	}
+	setTo(&c.Release, "3008.3")
+	setTo(&c.Version, 3)
+	if c.Version != 2 && c.Version != 3 {
+		errs = append(errs, fmt.Errorf("protocol version %d: only 2 and 3 are simulated", c.Version))
+	}
+	setTo(&c.EncAlgo, wire.EncSHA1)
+	setTo(&c.SigAlgo, wire.SigSHA1)
+	setTo(&c.AcceptanceWait, 10*time.Second)
+	setTo(&c.AuthTimeout, 5*time.Second)
+	setTo(&c.AuthTries, 7)
+	setTo(&c.RequestTimeout, time.Minute)
+	setTo(&c.RequestTries, 3)
+	setTo(&c.ReturnRetryTries, 3)
+	setTo(&c.ReturnRetryTimer, 5*time.Second)
+	setTo(&c.ReconDefault, time.Second)
+	setTo(&c.ReconMax, 10*time.Second)
+	setTo(&c.JIDQueue, 100)
+	setTo(&c.MaxJobs, 100)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Log = c.Log.With("component", "simminion", "minion", c.ID)
+	return c, errors.Join(errs...)
+}
+
+// monitors reports whether the release signs in anew after it lost the publish
+// connection (zmq_monitor is on from 3007 on).
+func (c Config) monitors() bool { return !strings.HasPrefix(c.Release, "3006") }
+
+func (c Config) registersResources() bool { return strings.HasPrefix(c.Release, "3008") }
+
+func setTo[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// between returns a random duration in [from, to].
+func between(from, to time.Duration) time.Duration {
+	if to <= from {
+		return from
+	}
+	return from + rand.N(to-from+1)
+}
+
+// pause waits for d; the error is ctx's.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// Key is a minion's RSA key with what is computed from it once.
+type Key struct {
+	Private *wire.PrivateKey
+	tok     []byte
+}
+
+// NewKey makes a key of the given size in bits.
+func NewKey(bits int) (*Key, error) {
+	private, err := wire.GeneratePrivateKey(bits)
+	if err != nil {
+		return nil, fmt.Errorf("make minion key: %w", err)
+	}
+	return KeyOf(private)
+}
+
+// KeyOf wraps an existing key.
+func KeyOf(private *wire.PrivateKey) (*Key, error) {
+	tok, err := wire.TokenSalt(private)
+	if err != nil {
+		return nil, fmt.Errorf("make token of minion key: %w", err)
+	}
+	return &Key{Private: private, tok: tok}, nil
+}

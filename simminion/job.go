@@ -1,0 +1,155 @@
+package simminion
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"clustermaster/target"
+	"clustermaster/wire"
+)
+
+// take runs what a publication asks for, if it is for this minion and new.
+func (m *Minion) take(ctx context.Context, load wire.Map) {
+	for _, key := range []string{"tgt", "jid", "fun", "arg"} {
+		if _, ok := load.Get(key); !ok {
+			return
+		}
+	}
+	if !m.isTarget(load) {
+		m.counts.foreign.Add(1)
+		return
+	}
+	jid := load.String("jid")
+	if !m.isNew(jid) {
+		m.counts.duplicates.Add(1)
+		return
+	}
+	select {
+	case m.slots <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	m.counts.jobs.Add(1)
+	m.jobs.Go(func() {
+		defer func() { <-m.slots }()
+		m.run(ctx, jid, load)
+	})
+}
+
+func (m *Minion) isTarget(load wire.Map) bool {
+	tgt, _ := load.Get("tgt")
+	switch load.String("tgt_type") {
+	case "glob", "":
+		pattern, ok := tgt.(string)
+		return ok && target.Glob(pattern, m.cfg.ID)
+	case "pcre":
+		pattern, ok := tgt.(string)
+		return ok && target.MatchStart(pattern, m.cfg.ID)
+	case "list":
+		switch ids := tgt.(type) {
+		case []any:
+			return slices.Contains(ids, any(m.cfg.ID))
+		case string:
+			return slices.Contains(strings.Split(ids, ","), m.cfg.ID)
+		}
+	}
+	return false
+}
+
+// isNew remembers a jid and reports whether it was not among the last JIDQueue.
+func (m *Minion) isNew(jid string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slices.Contains(m.jids, jid) {
+		return false
+	}
+	if m.jids = append(m.jids, jid); len(m.jids) > m.cfg.JIDQueue {
+		m.jids = slices.Delete(m.jids, 0, 1)
+	}
+	return true
+}
+
+// run calls the function, or several of a compound command, and returns the result.
+func (m *Minion) run(ctx context.Context, jid string, load wire.Map) {
+	funs, _ := load.Get("fun")
+	args, _ := load.Get("arg")
+	argList, _ := args.([]any)
+	m.setRunning(jid, load)
+	r := outcome{}
+	switch fun := funs.(type) {
+	case string:
+		r = m.callFunction(ctx, Call{Fun: fun, JID: jid}, argList)
+	case []any:
+		values, retcodes, successes := wire.Map{}, wire.Map{}, wire.Map{}
+		for i, f := range fun {
+			name, _ := f.(string)
+			var own []any
+			if i < len(argList) {
+				own, _ = argList[i].([]any)
+			}
+			one := m.callFunction(ctx, Call{Fun: name, JID: jid}, own)
+			values, retcodes = values.Set(name, one.value), retcodes.Set(name, one.retcode)
+			successes = successes.Set(name, one.success)
+		}
+		r = outcome{value: values, retcode: retcodes, success: successes}
+	}
+	m.setRunning(jid, nil)
+	if ctx.Err() != nil {
+		return
+	}
+	reply := wire.Map{{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.cfg.ID}, {Key: "success", Value: r.success},
+		{Key: "return", Value: r.value}, {Key: "retcode", Value: r.retcode}}
+	if r.out != "" {
+		reply = append(reply, wire.Pair{Key: "out", Value: r.out})
+	}
+	reply = append(reply, wire.Pair{Key: "jid", Value: jid}, wire.Pair{Key: "fun", Value: funs}, wire.Pair{Key: "fun_args", Value: argList})
+	if user, ok := load.Get("user"); ok && m.cfg.Version > 2 {
+		reply = append(reply, wire.Pair{Key: "user", Value: user})
+	}
+	stamp := wire.Stamp(time.Now())
+	if !strings.HasPrefix(m.cfg.Release, "3008") {
+		stamp = strings.TrimSuffix(stamp, "+00:00")
+	}
+	m.sendReturn(ctx, append(reply, wire.Pair{Key: "_stamp", Value: stamp}))
+}
+
+// sendReturn makes return_retry_tries rounds of a request's tries.
+func (m *Minion) sendReturn(ctx context.Context, load wire.Map) {
+	for try := 1; ; try++ {
+		_, err := m.call(ctx, load)
+		if err == nil {
+			m.counts.returns.Add(1)
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		m.cfg.Log.Debug("return", "jid", load.String("jid"), "err", err)
+		if try >= m.cfg.ReturnRetryTries {
+			m.counts.lost.Add(1)
+			return
+		}
+		if err := pause(ctx, between(m.cfg.ReturnRetryTimer, 2*m.cfg.ReturnRetryTimer)); err != nil {
+			return
+		}
+	}
+}
+
+// setRunning notes a job for saltutil.running; a nil load takes it out.
+func (m *Minion) setRunning(jid string, load wire.Map) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if load == nil {
+		delete(m.running, jid)
+		if len(m.running) == 0 {
+			m.running = nil
+		}
+		return
+	}
+	if m.running == nil {
+		m.running = make(map[string]wire.Map)
+	}
+	m.running[jid] = load
+}
