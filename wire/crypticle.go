@@ -254,8 +254,12 @@ func (c *Crypticle) OpenInPlace(b []byte) ([]byte, error) {
 	return p, err
 }
 
-// OpenNonce is Open for a reply that starts with the nonce of its request; another nonce is ErrNonce.
+// OpenNonce is Open for a reply that starts with the nonce of its request; another nonce is ErrNonce. With nonce "" it is
+// Open.
 func (c *Crypticle) OpenNonce(b []byte, nonce string) ([]byte, error) {
+	if nonce == "" {
+		return c.Open(b)
+	}
 	p, marked, err := c.open(b, nil)
 	if err != nil || !marked { // without the mark it is an empty map, which has no nonce
 		return p, err

@@ -94,12 +94,7 @@ func OpenReply(c *Crypticle, reply []byte, nonce string) (Raw, error) {
 	case h.kind != kindRaw:
 		return nil, fmt.Errorf("open reply: %w", ErrNotSealed)
 	}
-	var p []byte
-	if nonce == "" {
-		p, err = c.Open(reply[h.end:])
-	} else {
-		p, err = c.OpenNonce(reply[h.end:], nonce)
-	}
+	p, err := c.OpenNonce(reply[h.end:], nonce)
 	if err != nil {
 		return nil, fmt.Errorf("open reply: %w", err)
 	}

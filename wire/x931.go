@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -115,11 +114,15 @@ func unpadX931(em []byte) ([]byte, bool) {
 	case 0x6a:
 		return em[1:last], true
 	case 0x6b:
-		rest := bytes.TrimLeft(em[1:last], "\xbb")
-		if len(rest) == 0 || rest[0] != 0xba {
-			return nil, false
+		for i, c := range em[1:last] {
+			switch c {
+			case 0xbb:
+			case 0xba:
+				return em[i+2 : last], true
+			default:
+				return nil, false
+			}
 		}
-		return rest[1:], true
 	}
 	return nil, false
 }
