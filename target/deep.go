@@ -45,7 +45,7 @@ func (d *deep) leaf(v any, pattern string) bool {
 	if d.steps > maxSteps {
 		return false
 	}
-	text := strings.ToLower(pyStr(v))
+	text := strings.ToLower(Text(v))
 	if d.kind == leafExact {
 		return text == strings.ToLower(pattern)
 	}
@@ -175,7 +175,7 @@ func numberKey(m wire.Map, key string) (any, bool) {
 	for _, p := range m {
 		switch k := p.Key.(type) {
 		case int64, uint64, float64, bool:
-			if pyStr(k) == key {
+			if Text(k) == key {
 				return p.Value, true
 			}
 		}
@@ -210,8 +210,8 @@ func intoList(list []any, key string) (any, bool) {
 	return list[idx], true
 }
 
-// pyStr is Python's str() of a wire value.
-func pyStr(v any) string {
+// Text is Python's str() of a wire value, as far as targets and auto-sign need it.
+func Text(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "None"

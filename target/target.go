@@ -114,7 +114,7 @@ func asList(tgt any) ([]string, bool) {
 	case []any:
 		out := make([]string, 0, len(t))
 		for _, v := range t {
-			out = append(out, pyStr(v))
+			out = append(out, Text(v))
 		}
 		return out, true
 	}

@@ -1,0 +1,175 @@
+package master
+
+import (
+	"context"
+
+	"clustermaster/wire"
+)
+
+// command is the handler of one aes command. The value is the reply; an error is told to the minion as the empty text.
+type command func(ctx context.Context, c *call) (value any, err error)
+
+// command finds the handler of cmd and its metric label. Unknown commands, private ones of Salt among them, get an empty
+// map.
+func (m *Master) command(cmd string) (command, string) {
+	switch cmd {
+	case "_return":
+		return m.minionReturn, cmd
+	case "_minion_event":
+		return m.minionEvent, cmd
+	case "_syndic_return":
+		return m.syndicReturn, cmd
+	case "_pillar":
+		return m.pillar, cmd
+	case "_master_opts":
+		return m.masterOpts, cmd
+	case "_master_tops":
+		return m.masterTops, cmd
+	case "_mine":
+		return m.mine, cmd
+	case "_mine_get":
+		return m.mineGet, cmd
+	case "_mine_delete":
+		return m.mineDelete, cmd
+	case "_mine_flush":
+		return m.mineFlush, cmd
+	case "_file_list", "_file_list_emptydirs", "_dir_list", "_symlink_list", "_file_find", "_file_hash", "_file_hash_and_stat",
+		"_serve_file", "_file_envs":
+		return m.files, cmd
+	case "_file_recv": // file_recv is off
+		return constant(false), cmd
+	case "_register_resources":
+		return m.registerResources, cmd
+	case "revoke_auth":
+		return m.revokeAuth, cmd
+	case "minion_pub", "minion_publish", "pub_ret", "minion_runner": // no peer, no peer_run
+		return constant(wire.Map{}), cmd
+	case "verify_minion": // exposed by Salt, but cannot be called
+		return constant(""), cmd
+	}
+	return constant(wire.Map{}), "other"
+}
+
+func constant(v any) command {
+	return func(context.Context, *call) (any, error) { return v, nil }
+}
+
+func (m *Master) files(ctx context.Context, c *call) (any, error) {
+	if m.deps.Files == nil {
+		return wire.Map{}, nil
+	}
+	load, err := c.Load.Map()
+	if err != nil {
+		return nil, err
+	}
+	return m.deps.Files.Serve(ctx, c.Cmd, load)
+}
+
+// masterOpts hands out the options that a minion's state runs go by; it indexes all of them.
+func (m *Master) masterOpts(_ context.Context, c *call) (any, error) {
+	envs := wire.Map{}
+	if m.opts.FileEnvs != nil {
+		for _, env := range m.opts.FileEnvs() {
+			envs = envs.Set(env, []any{})
+		}
+	}
+	opts := wire.Map{
+		{Key: "file_roots", Value: envs},
+		{Key: "top_file_merging_strategy", Value: "merge"},
+		{Key: "env_order", Value: []any{}},
+		{Key: "default_top", Value: "base"},
+	}
+	n := len(opts)
+	opts = append(opts, wire.Map{
+		{Key: "renderer", Value: "jinja|yaml"},
+		{Key: "failhard", Value: false},
+		{Key: "state_top", Value: "salt://top.sls"},
+		{Key: "state_top_saltenv", Value: nil},
+		{Key: "nodegroups", Value: wire.Map{}},
+		{Key: "state_auto_order", Value: true},
+		{Key: "state_events", Value: false},
+		{Key: "state_aggregate", Value: false},
+		{Key: "jinja_env", Value: wire.Map{}},
+		{Key: "jinja_sls_env", Value: wire.Map{}},
+		{Key: "jinja_lstrip_blocks", Value: false},
+		{Key: "jinja_trim_blocks", Value: false},
+	}...)
+	if raw, _ := c.Load.Get("env_only"); isTrue(raw) {
+		opts = opts[:n]
+	}
+	for i, p := range opts {
+		if p.Key == "file_roots" {
+			continue
+		}
+		if v, ok := m.opts.MasterOpts.Get(p.Key.(string)); ok {
+			opts[i].Value = v
+		}
+	}
+	return opts, nil
+}
+
+func (m *Master) masterTops(_ context.Context, c *call) (any, error) {
+	if m.opts.MasterTops == nil || c.ID == "" {
+		return wire.Map{}, nil
+	}
+	raw, _ := c.Load.Get("opts")
+	opts, err := raw.Map()
+	if err != nil {
+		return wire.Map{}, nil
+	}
+	return m.opts.MasterTops(c.ID, opts)
+}
+
+// registerResources is sent by every 3008 minion at its start.
+func (m *Master) registerResources(_ context.Context, c *call) (any, error) {
+	if _, ok := c.Load.Get("resources"); !ok || c.ID == "" {
+		return wire.Map{}, nil
+	}
+	m.deps.Bus.Fire("resource/refresh/"+c.ID, wire.Map{{Key: "Resource cache refresh", Value: c.ID}})
+	return true, nil
+}
+
+func (m *Master) revokeAuth(ctx context.Context, c *call) (any, error) {
+	if c.ID == "" {
+		return wire.Map{}, nil
+	}
+	if !m.opts.AllowMinionKeyRevoke {
+		return c.Load, nil
+	}
+	if c.Tok == nil { // below version 3 anybody who has the AES key could name anybody
+		return wire.Map{}, nil
+	}
+	if err := m.deps.Keys.Revoke(ctx, c.ID); err != nil {
+		return nil, err
+	}
+	return true, nil
+}
+
+// isTrue is Python's truth of a value.
+func isTrue(raw wire.Raw) bool {
+	v, err := raw.Unpack()
+	if err != nil || len(raw) == 0 {
+		return false
+	}
+	switch v := v.(type) {
+	case nil:
+		return false
+	case bool:
+		return v
+	case int64:
+		return v != 0
+	case uint64:
+		return v != 0
+	case float64:
+		return v != 0
+	case string:
+		return v != ""
+	case []byte:
+		return len(v) > 0
+	case []any:
+		return len(v) > 0
+	case wire.Map:
+		return len(v) > 0
+	}
+	return true
+}

@@ -1,0 +1,183 @@
+package master
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"clustermaster/event"
+	"clustermaster/target"
+	"clustermaster/wire"
+)
+
+// Deps is everything that a Master asks others for. All of it is called from many goroutines. Fields marked optional may
+// be nil.
+type Deps struct {
+	Keys        Keys
+	Cluster     Cluster
+	Jobs        Jobs
+	Data        Data
+	Targets     target.Source
+	Bus         *event.Bus
+	Mesh        *event.Mesh
+	Subscribers Subscribers
+	Peers       Peers    // optional: alone
+	Files       Files    // optional: no files
+	Pillars     Pillars  // optional: empty pillars
+	Presence    Presence // optional: who signed in here
+}
+
+// Accepted is a minion's accepted key.
+type Accepted struct {
+	Pub    *wire.PublicKey // nil if the stored text is no key
+	PubSum [32]byte        // SHA-256 of the stored text
+	Index  uint64          // Raft index of the acceptance
+}
+
+// Auto is what auto-sign says of a key.
+type Auto uint8
+
+// Answers of auto-sign.
+const (
+	AutoNone Auto = iota
+	AutoAccept
+	AutoReject
+)
+
+// Policy is what the master's options say of an offered key.
+type Policy struct {
+	Open       bool // open_mode
+	Auto       Auto
+	MaxPending int
+	Source     netip.Addr // of the request
+}
+
+// Outcome is what became of an offered key.
+type Outcome struct {
+	Act string    // accept, pend, reject, denied, full or error: the act of the event salt/auth
+	Ret any       // ret of a reply that accepts nothing: true, false or "full"
+	Key *Accepted // of accept
+}
+
+// Keys is what is asked of the key store.
+type Keys interface {
+	// Accepted returns the accepted key of an id, from memory.
+	Accepted(id string) (Accepted, bool)
+	// Offer decides on an offered key and stores what is to be stored. Without a quorum the outcome is pend and nothing is
+	// stored.
+	Offer(ctx context.Context, id, pub string, p Policy) (Outcome, error)
+	// Revoke deletes a minion's key as salt-key -d does: with its event, the rotation of the AES key, and the minion's
+	// grains and pillar.
+	Revoke(ctx context.Context, id string) error
+}
+
+// AESEpoch is one of the keys that all minions share.
+type AESEpoch struct {
+	Epoch uint64
+	Key   wire.Key
+}
+
+// SessionEpoch is a secret from which the minions' own keys are derived.
+type SessionEpoch struct {
+	Epoch  uint64
+	Secret []byte
+	Since  time.Time // of its activation; zero: long ago
+}
+
+// Secrets is one consistent set of secrets.
+type Secrets struct {
+	AES     []AESEpoch     // the active one first, then those that still open requests of version 2 and below
+	Session []SessionEpoch // newest first
+}
+
+// Cluster is what is asked of the cluster.
+type Cluster interface {
+	// Secrets returns the present secrets: the same pointer until they change, never written to.
+	Secrets() *Secrets
+	// Key is the cluster's RSA key.
+	Key() *wire.PrivateKey
+}
+
+// JobReturn is what one minion returned; values are packed, empty if the minion sent none.
+type JobReturn struct {
+	Return, Retcode, Success, FunArgs wire.Raw
+	Out, Stamp                        string
+}
+
+// Jobs is what is asked of the job cache.
+type Jobs interface {
+	// SaveLoad keeps a job and its expected minions.
+	SaveLoad(ctx context.Context, jid string, load wire.Map, minions []string) error
+	// SaveMinions adds expected minions, as named by a syndic (source).
+	SaveMinions(ctx context.Context, jid, source string, ids []string) error
+	// SaveReturn keeps a return on stable storage; the first one of a minion stays.
+	SaveReturn(ctx context.Context, jid, id string, r JobReturn) (first bool, err error)
+	// HasLoad reports whether the job is known.
+	HasLoad(ctx context.Context, jid string) (bool, error)
+	// Returned lists the minions whose returns are kept.
+	Returned(ctx context.Context, jid string) ([]string, error)
+}
+
+// Data is what is asked of the minions' data.
+type Data interface {
+	SetGrains(ctx context.Context, id string, grains wire.Raw) error
+	SetPillar(ctx context.Context, id, pillarenv string, pillar wire.Map) error
+	// MergeMine lays data over the stored mine, or with clear replaces it.
+	MergeMine(ctx context.Context, id string, data wire.Map, clear bool) error
+	// Mine returns a minion's mine; nil if it has none.
+	Mine(ctx context.Context, id string) (wire.Map, error)
+	DeleteMine(ctx context.Context, id, fun string) error
+	FlushMine(ctx context.Context, id string) error
+}
+
+// Files is the file server.
+type Files interface {
+	// Serve answers one of the _file_ commands and their kin, with the exact reply. An error is told to the minion as the
+	// empty text.
+	Serve(ctx context.Context, cmd string, load wire.Map) (any, error)
+}
+
+// PillarRequest is what a pillar is made from.
+type PillarRequest struct {
+	ID                        string
+	Grains                    wire.Map
+	Saltenv, Pillarenv        string // "" for nil
+	Override, ExtraMinionData wire.Map
+	CleanCache                bool
+	Ext                       any
+}
+
+// Pillars makes pillars.
+type Pillars interface {
+	Pillar(ctx context.Context, r PillarRequest) (wire.Map, error)
+}
+
+// Presence knows who is connected, for max_minions.
+type Presence interface {
+	// Connected returns how many minions are connected, and whether this one is.
+	Connected(id string) (count int, is bool)
+}
+
+// Publication is what goes to subscribers.
+type Publication struct {
+	Topics  []string // with zmq_filtering: one copy each
+	Payload []byte
+	JID     string
+	Hold    time.Duration // also for subscribers that come within this time
+}
+
+// Subscribers are the publish sessions of this master.
+type Subscribers interface {
+	Publish(p Publication) (subscribers int) // never blocks
+	Release(jid string)                      // ends the Hold of a job
+	Losses() []time.Time                     // when many subscribers went at once, in the last 30 s
+}
+
+// Peers are the other masters, as for event.Mesh.
+type Peers interface {
+	Self() string
+	Members() []string
+	Conn(node string) (grpc.ClientConnInterface, error)
+}

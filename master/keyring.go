@@ -1,0 +1,176 @@
+package master
+
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clustermaster/wire"
+)
+
+// maxRings bounds the minions whose derived keys are kept; beyond it the memory starts anew.
+const maxRings = 1 << 16
+
+// keyring keeps what is costly to make of the keys: ciphers, and tokens that were verified.
+type keyring struct {
+	keys    Keys
+	cluster Cluster
+	grace   time.Duration
+
+	shared atomic.Pointer[sharedKeys]
+
+	mu    sync.RWMutex // guards rings
+	rings map[string]*ring
+}
+
+// sharedKeys are the ciphers of the AES epochs of one set of secrets.
+type sharedKeys struct {
+	of     *Secrets
+	aes    []*wire.Crypticle
+	once   sync.Once
+	sigErr error
+	sig    []byte // of the active AES key, made when first asked for
+}
+
+// ring is what is known of one minion under one accepted key.
+type ring struct {
+	key      Accepted
+	of       *Secrets
+	sessions []*wire.Crypticle // as of.Session
+	token    atomic.Pointer[[]byte]
+}
+
+func newKeyring(keys Keys, cluster Cluster, grace time.Duration) *keyring {
+	return &keyring{keys: keys, cluster: cluster, grace: grace, rings: make(map[string]*ring)}
+}
+
+// common returns the shared keys of the present secrets.
+func (k *keyring) common() *sharedKeys {
+	now := k.cluster.Secrets()
+	s := k.shared.Load()
+	if s != nil && s.of == now {
+		return s
+	}
+	s = &sharedKeys{of: now}
+	for _, e := range now.AES {
+		s.aes = append(s.aes, wire.NewCrypticle(e.Key))
+	}
+	k.shared.Store(s)
+	return s
+}
+
+// signature is the proof in every accepting sign-in that the AES key is the master's: one RSA operation per epoch.
+func (s *sharedKeys) signature(key *wire.PrivateKey) ([]byte, error) {
+	s.once.Do(func() { s.sig, s.sigErr = wire.KeySignature(key, s.of.AES[0].Key) })
+	return s.sig, s.sigErr
+}
+
+// ring returns the keys of an id with an accepted key.
+func (k *keyring) ring(id string) (*ring, bool) {
+	key, ok := k.keys.Accepted(id)
+	if !ok {
+		return nil, false
+	}
+	secrets := k.cluster.Secrets()
+	k.mu.RLock()
+	r := k.rings[id]
+	k.mu.RUnlock()
+	if r != nil && r.of == secrets && r.key.Index == key.Index && r.key.PubSum == key.PubSum {
+		return r, true
+	}
+	fresh := &ring{key: key, of: secrets}
+	for _, e := range secrets.Session {
+		fresh.sessions = append(fresh.sessions, wire.NewCrypticle(wire.DeriveSession(e.Secret, id, key.PubSum, key.Index)))
+	}
+	if r != nil && r.key.PubSum == key.PubSum {
+		fresh.token.Store(r.token.Load())
+	}
+	k.mu.Lock()
+	if len(k.rings) >= maxRings {
+		clear(k.rings)
+	}
+	k.rings[id] = fresh
+	k.mu.Unlock()
+	return fresh, true
+}
+
+// openSession opens a request of version 3 with the newest session key or, within the grace, the one before.
+func (k *keyring) openSession(r *ring, sealed []byte, now time.Time) (packed []byte, c *wire.Crypticle, ok bool) {
+	for i, c := range r.sessions {
+		if i > 0 {
+			since := r.of.Session[i-1].Since
+			if !since.IsZero() && now.Sub(since) > k.grace {
+				break
+			}
+		}
+		if packed, err := c.Open(sealed); err == nil {
+			return packed, c, true
+		}
+	}
+	return nil, nil, false
+}
+
+// openShared opens a request of version 2 or below.
+func (k *keyring) openShared(sealed []byte) (packed []byte, c *wire.Crypticle, ok bool) {
+	for _, c := range k.common().aes {
+		if packed, err := c.Open(sealed); err == nil {
+			return packed, c, true
+		}
+	}
+	return nil, nil, false
+}
+
+// verify checks a token. It is the same bytes as long as the minion's key is, so it is worked out once.
+func (r *ring) verify(tok []byte) bool {
+	if known := r.token.Load(); known != nil && bytes.Equal(*known, tok) {
+		return true
+	}
+	if r.key.Pub == nil || r.key.Pub.VerifyToken(tok) != nil {
+		return false
+	}
+	kept := bytes.Clone(tok)
+	r.token.Store(&kept)
+	return true
+}
+
+// open makes the checks of an aes request, in Salt's order but for one: the accepted key is looked up before anything is
+// decrypted.
+func (m *Master) open(env wire.Envelope) (*call, *wire.Refusal) {
+	c := &call{env: env}
+	var packed []byte
+	var keys *ring
+	var ok bool
+	if env.Version >= 3 {
+		if keys, ok = m.keys.ring(env.ID); !ok {
+			return nil, wire.BadLoad("unknown_id")
+		}
+		if packed, c.crypt, ok = m.keys.openSession(keys, env.Sealed, m.now()); !ok {
+			return nil, wire.BadLoad("session_key")
+		}
+	} else if packed, c.crypt, ok = m.keys.openShared(env.Sealed); !ok {
+		return nil, wire.BadLoad("aes_key")
+	}
+	req, refusal := wire.ParseRequest(packed)
+	if refusal != nil {
+		return nil, refusal
+	}
+	if refusal := req.Check(env, m.now(), m.opts.RequestServerTTL); refusal != nil {
+		return nil, refusal
+	}
+	c.Request = req
+	if env.Version < 3 && req.ID != "" {
+		if keys, ok = m.keys.ring(req.ID); !ok {
+			return nil, wire.BadLoad("unknown_id")
+		}
+	}
+	if keys == nil {
+		return c, nil
+	}
+	if (env.Version >= 3 || req.Tok != nil) && !keys.verify(req.Tok) {
+		return nil, wire.BadLoad("token")
+	}
+	key := keys.key
+	c.key = &key
+	return c, nil
+}

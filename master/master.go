@@ -1,0 +1,169 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clustermaster/wire"
+)
+
+// Master serves minions and publishes jobs. It is safe for concurrent use.
+type Master struct {
+	deps    Deps
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics
+	refused *refusals
+	now     func() time.Time
+
+	keys     *keyring
+	autosign *autosign
+	known    *knownJobs
+	signedIn *signedIn
+	jids     jids
+
+	peers    peerLosses
+	closing  sync.Mutex // orders Close after the start of trackers
+	trackers sync.WaitGroup
+	slots    chan struct{} // bounds the trackers
+	stop     context.CancelFunc
+	stopped  context.Context //nolint:containedctx // ends the trackers, which outlive the call that started them
+}
+
+// Request is one request as it came.
+type Request struct {
+	Payload []byte
+	Remote  netip.AddrPort
+}
+
+// New makes a master. Close it.
+func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (*Master, error) {
+	if opts.PublishSigningAlgorithm == "" {
+		opts.PublishSigningAlgorithm = wire.SigSHA1
+	}
+	if !wire.KnownSignature(opts.PublishSigningAlgorithm) {
+		return nil, fmt.Errorf("publish_signing_algorithm %q: %w", opts.PublishSigningAlgorithm, wire.ErrAlgorithm)
+	}
+	if opts.SessionGrace <= 0 {
+		opts.SessionGrace = time.Hour
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	log = log.With("component", "master")
+	mt := newMetrics(reg)
+	m := &Master{
+		deps: deps, opts: opts, log: log, metrics: mt, now: time.Now,
+		refused:  &refusals{log: log, metrics: mt, seen: make(map[string]*refusalLog)},
+		keys:     newKeyring(deps.Keys, deps.Cluster, opts.SessionGrace),
+		autosign: newAutosign(opts, log),
+		known:    newKnownJobs(),
+		signedIn: newSignedIn(),
+		slots:    make(chan struct{}, maxTrackers),
+	}
+	if m.deps.Presence == nil {
+		m.deps.Presence = m.signedIn
+	}
+	m.stopped, m.stop = context.WithCancel(context.Background())
+	return m, nil
+}
+
+// Close stops the sending again of jobs and waits for it.
+func (m *Master) Close() error {
+	m.closing.Lock()
+	m.stop()
+	m.closing.Unlock()
+	m.trackers.Wait()
+	return nil
+}
+
+// errUnacknowledged marks a failure after which the minion must not hear a reply, for it would take it for success.
+var errUnacknowledged = errors.New("not acknowledged")
+
+// Handle answers one request. An error means that there is nothing to say: close the connection, and the minion tries again.
+func (m *Master) Handle(ctx context.Context, r Request) (reply []byte, err error) {
+	defer func() { // one request must not end the others
+		if p := recover(); p != nil {
+			m.refused.note("panic", "", r.Remote)
+			m.log.Error("request handler panicked; please report this", "err", p, "stack", string(debug.Stack()))
+			reply, err = wire.Failed("panic").Reply, nil
+		}
+	}()
+	env, refusal := wire.ParseEnvelopeFrom(m.opts.MinimumAuthVersion, r.Payload)
+	if refusal != nil {
+		return m.refuse(refusal, "", r.Remote), nil
+	}
+	if env.Enc == "clear" {
+		return m.clear(ctx, env, r.Remote)
+	}
+	c, refusal := m.open(env)
+	if refusal != nil {
+		return m.refuse(refusal, env.ID, r.Remote), nil
+	}
+	c.remote = r.Remote
+	return m.serve(ctx, c)
+}
+
+func (m *Master) refuse(r *wire.Refusal, id string, remote netip.AddrPort) []byte {
+	m.refused.note(r.Reason, id, remote)
+	return r.Reply
+}
+
+// call is an aes request that passed all checks of the channel.
+type call struct {
+	wire.Request
+	env    wire.Envelope
+	remote netip.AddrPort
+	crypt  *wire.Crypticle // that opened it, and seals the reply
+	key    *Accepted       // of ID; nil only if a request below version 3 names none
+}
+
+// private is a reply that is sealed for one minion only, under a key of its own.
+type private struct{ value any }
+
+// serve runs the command of a call and seals its reply.
+func (m *Master) serve(ctx context.Context, c *call) ([]byte, error) {
+	began := time.Now()
+	run, label := m.command(c.Cmd)
+	value, err := run(ctx, c)
+	m.metrics.requests.WithLabelValues(label).Observe(time.Since(began).Seconds())
+	if err != nil {
+		if errors.Is(err, errUnacknowledged) {
+			return nil, fmt.Errorf("serve %s of %q: %w", label, c.ID, err)
+		}
+		m.refused.note("handler", c.ID, c.remote)
+		m.log.Debug("command failed", "cmd", label, "minion", c.ID, "err", err)
+		if _, isPrivate := value.(private); !isPrivate {
+			value = ""
+		}
+	}
+	if p, ok := value.(private); ok {
+		return m.sealPrivate(c, p.value)
+	}
+	reply, err := wire.SealedReply(c.crypt, value, c.ReplyNonce(c.env))
+	if err != nil {
+		m.log.Warn("reply cannot be packed", "cmd", label, "minion", c.ID, "err", err)
+		reply, err = wire.SealedReply(c.crypt, "", c.ReplyNonce(c.env))
+	}
+	return reply, err
+}
+
+// sealPrivate makes the reply to _pillar.
+func (m *Master) sealPrivate(c *call, value any) ([]byte, error) {
+	if c.key == nil || c.key.Pub == nil {
+		return wire.SealedReply(c.crypt, wire.Map{}, c.ReplyNonce(c.env))
+	}
+	reply, err := wire.PrivateReply(m.deps.Cluster.Key(), c.key.Pub, c.env.EncAlgo, c.env.SigAlgo, c.Nonce, c.env.Version, "pillar", value)
+	if err != nil {
+		return m.refuse(wire.BadLoad("private_reply"), c.ID, c.remote), nil
+	}
+	return reply, nil
+}

@@ -1,0 +1,206 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"clustermaster/target"
+	"clustermaster/wire"
+)
+
+// mineReaders bounds the mines that one _mine_get reads at a time.
+const mineReaders = 16
+
+// keepsMine reports whether mine data are stored at all.
+func (m *Master) keepsMine() bool { return m.opts.MinionDataCache || m.opts.EnforceMineCache }
+
+// mine stores what a minion offers to others. clear replaces all of it, which in Salt fails.
+func (m *Master) mine(ctx context.Context, c *call) (any, error) {
+	raw, ok := c.Load.Get("data")
+	if !ok || c.ID == "" {
+		return wire.Map{}, nil
+	}
+	if !m.keepsMine() {
+		return true, nil
+	}
+	data, err := raw.Map()
+	if err != nil {
+		return nil, fmt.Errorf("decode mine: %w", err)
+	}
+	replace, _ := c.Load.Get("clear")
+	if err := m.deps.Data.MergeMine(ctx, c.ID, data, isTrue(replace)); err != nil {
+		return nil, fmt.Errorf("%w: save mine of %q: %w", errUnacknowledged, c.ID, err)
+	}
+	return true, nil
+}
+
+func (m *Master) mineDelete(ctx context.Context, c *call) (any, error) {
+	fun := c.Load.String("fun")
+	if fun == "" || c.ID == "" {
+		return wire.Map{}, nil
+	}
+	if m.keepsMine() {
+		if err := m.deps.Data.DeleteMine(ctx, c.ID, fun); err != nil {
+			return nil, fmt.Errorf("%w: delete mine of %q: %w", errUnacknowledged, c.ID, err)
+		}
+	}
+	return true, nil
+}
+
+func (m *Master) mineFlush(ctx context.Context, c *call) (any, error) {
+	if c.ID == "" {
+		return wire.Map{}, nil
+	}
+	if m.keepsMine() {
+		if err := m.deps.Data.FlushMine(ctx, c.ID); err != nil {
+			return nil, fmt.Errorf("%w: flush mine of %q: %w", errUnacknowledged, c.ID, err)
+		}
+	}
+	return true, nil
+}
+
+// mineGet reads from the mines of the minions of a target. One function gives minion to value, several give function to
+// minion to value.
+func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
+	rawTgt, hasTgt := c.Load.Get("tgt")
+	rawFun, hasFun := c.Load.Get("fun")
+	if !hasTgt || !hasFun || c.ID == "" {
+		return wire.Map{}, nil
+	}
+	funs, nested := mineFunctions(rawFun)
+	if funs = m.mineAllowed(c.ID, funs); len(funs) == 0 {
+		return wire.Map{}, nil
+	}
+	tgt, err := rawTgt.Unpack()
+	if err != nil {
+		return nil, fmt.Errorf("decode mine target: %w", err)
+	}
+	tgtType := c.Load.String("tgt_type")
+	if tgtType == "" {
+		tgtType = c.Load.String("expr_form")
+	}
+	switch tgtType { // no patterns on pillar, or a minion could guess its way through another's
+	case "pillar":
+		tgtType = "pillar_exact"
+	case "compound":
+		tgtType = "compound_pillar_exact"
+	}
+	found, err := target.Match(ctx, tgtType, tgt, "", m.deps.Targets, false)
+	if err != nil {
+		return nil, err
+	}
+	mines, err := m.readMines(ctx, found.Minions)
+	if err != nil {
+		return nil, err
+	}
+	byFun := wire.Map{}
+	for _, fun := range funs {
+		values := wire.Map{}
+		for i, id := range found.Minions {
+			v, ok := mines[i].Get(fun)
+			if !ok {
+				continue
+			}
+			if v, ok = m.mineValue(ctx, c.ID, v); ok {
+				values = append(values, wire.Pair{Key: id, Value: v})
+			}
+		}
+		if !nested {
+			return values, nil
+		}
+		if len(values) > 0 {
+			byFun = append(byFun, wire.Pair{Key: fun, Value: values})
+		}
+	}
+	return byFun, nil
+}
+
+// mineFunctions lists the functions asked for, and whether the reply is nested by them.
+func mineFunctions(raw wire.Raw) (funs []string, nested bool) {
+	v, err := raw.Unpack()
+	if err != nil {
+		return nil, false
+	}
+	switch v := v.(type) {
+	case string:
+		funs = strings.Split(strings.ReplaceAll(v, " ", ""), ",")
+		return slices.Compact(funs), len(funs) > 1
+	case []any:
+		for _, f := range v {
+			if name, ok := f.(string); ok && !slices.Contains(funs, name) {
+				funs = append(funs, name)
+			}
+		}
+	}
+	return funs, true
+}
+
+// mineAllowed applies the option mine_get.
+func (m *Master) mineAllowed(id string, funs []string) []string {
+	if m.opts.MineGet == nil {
+		return funs
+	}
+	var patterns []string
+	for _, p := range m.opts.MineGet {
+		who, _ := p.Key.(string)
+		list, ok := p.Value.([]any)
+		if !ok || !target.MatchStart(who, id) {
+			continue
+		}
+		for _, f := range list {
+			if pattern, ok := f.(string); ok {
+				patterns = append(patterns, pattern)
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(funs), func(fun string) bool {
+		return !slices.ContainsFunc(patterns, func(p string) bool { return target.MatchStart(p, fun) })
+	})
+}
+
+func (m *Master) readMines(ctx context.Context, ids []string) ([]wire.Map, error) {
+	out := make([]wire.Map, len(ids))
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(mineReaders)
+	for i, id := range ids {
+		g.Go(func() error {
+			mine, err := m.deps.Data.Mine(ctx, id)
+			if err != nil {
+				return fmt.Errorf("read mine of %q: %w", id, err)
+			}
+			mu.Lock()
+			out[i] = mine
+			mu.Unlock()
+			return nil
+		})
+	}
+	return out, g.Wait()
+}
+
+// mineValue takes a stored value out of its envelope, if its owner lets the asking minion see it.
+func (m *Master) mineValue(ctx context.Context, asking string, v any) (any, bool) {
+	envelope, ok := v.(wire.Map)
+	if !ok || !has(envelope, "__saltmine_acl__") {
+		return v, true
+	}
+	data, _ := envelope.Get("__data__")
+	tgt, limited := envelope.Get("allow_tgt")
+	if !limited || tgt == nil || tgt == "" {
+		return data, true
+	}
+	tgtType := envelope.String("allow_tgt_type")
+	switch tgtType {
+	case "pillar":
+		tgtType = "pillar_exact"
+	case "compound":
+		tgtType = "compound_pillar_exact"
+	}
+	allowed, err := target.Match(ctx, tgtType, tgt, "", m.deps.Targets, false)
+	return data, err == nil && slices.Contains(allowed.Minions, asking)
+}

@@ -1,0 +1,77 @@
+package master
+
+import (
+	"time"
+
+	"clustermaster/wire"
+)
+
+// Options are the master options that requests and publications depend on, named as in Salt's config.
+type Options struct {
+	ID          string
+	PublishPort int
+
+	// Channel.
+	MinimumAuthVersion int           // minimum_auth_version; lower versions are refused
+	RequestServerTTL   time.Duration // request_server_ttl; 0 is off
+	SessionGrace       time.Duration // how long the session key before the newest opens requests; 0 means an hour
+
+	// Signing in.
+	AutoAccept               bool
+	OpenMode                 bool
+	AutosignFile             string // "" for none, as all paths below
+	AutorejectFile           string
+	AutosignDir              string // pki_dir/minions_autosign
+	AutosignTimeout          time.Duration
+	AutosignGrainsDir        string
+	PermissivePkiAccess      bool
+	MaxMinions               int
+	MaxPendingKeys           int
+	AuthEvents               bool
+	AuthEventsAutosignGrains []string         // acts whose events carry the autosign grains
+	MasterSignKey            *wire.PrivateKey // master_sign_pubkey; nil is off
+	PubkeySignature          string           // content of the signature file with master_use_pubkey_signature
+
+	// Returns, events and data.
+	JobCache                  bool
+	ExtJobCache               string
+	RequireMinionSignMessages bool
+	DropMessagesSignatureFail bool
+	MinionDataCache           bool
+	MinionDataCacheEvents     bool
+	EnforceMineCache          bool
+	MineGet                   wire.Map // mine_get: regular expression on the id to list of those on functions; nil allows all
+	AllowMinionKeyRevoke      bool
+	PreserveMinionCache       bool
+	PillarVersion             int
+	FileEnvs                  func() []string                                  // environments of file_roots, for _master_opts
+	MasterOpts                wire.Map                                         // values of _master_opts that differ from Salt's defaults
+	MasterTops                func(id string, opts wire.Map) (wire.Map, error) // nil: no master_tops
+
+	// Publishing.
+	SignPubMessages         bool
+	PublishSigningAlgorithm string // "" means PKCS1v15-SHA1
+	ZmqFiltering            bool
+	OrderMasters            bool
+	MasterID                string // master_id; "" leaves it out
+	PublishRetry            bool
+}
+
+// DefaultOptions are Salt's defaults.
+func DefaultOptions() Options {
+	return Options{
+		PublishPort:             4505,
+		MinimumAuthVersion:      3,
+		SessionGrace:            time.Hour,
+		AutosignTimeout:         120 * time.Minute,
+		AuthEvents:              true,
+		JobCache:                true,
+		MinionDataCache:         true,
+		MinionDataCacheEvents:   true,
+		AllowMinionKeyRevoke:    true,
+		PillarVersion:           2,
+		SignPubMessages:         true,
+		PublishSigningAlgorithm: wire.SigSHA1,
+		PublishRetry:            true,
+	}
+}

@@ -1,0 +1,273 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"clustermaster/target"
+	"clustermaster/wire"
+)
+
+// PublishRequest is a job that an operator orders.
+type PublishRequest struct {
+	Tgt     any // text, []string or []any
+	TgtType string
+	Fun     any   // text, or a list for several functions
+	Arg     []any // keyword arguments are a last map with __kwarg__
+	Ret     string
+	JID     string // "": one is made
+	User    string
+	Kwargs  wire.Map
+	Timeout time.Duration // "to"; 0 leaves it out
+}
+
+// Published is what became of a PublishRequest.
+type Published struct {
+	JID     string
+	Minions []string
+	Missing []string
+	Error   string // nothing was sent; Salt's text
+}
+
+// forwarded are the keyword options of a publish request that go out to minions, in Salt's order.
+var forwarded = []string{"ret_config", "metadata", "module_executors", "executor_opts", "ret_kwargs"}
+
+// settle is how long after a loss a job waits to be sent: in that time the balancer closes the sessions of the dead master, so
+// that no return is sent into the void.
+const settle = 2500 * time.Millisecond
+
+// Publish sends a job to the subscribers of all masters. When it returns, the job is stored, every reachable master sends the
+// job's events here, and every master that could be reached has queued the job for its subscribers. A target that nobody
+// matches is no error: see Published.Error.
+func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, error) {
+	if r.TgtType == "" {
+		r.TgtType = "glob"
+	}
+	if r.Arg == nil {
+		r.Arg = []any{}
+	}
+	if r.JID != "" && !validJID(r.JID) {
+		return Published{Error: "Master failed to assign jid"}, nil
+	}
+	delimiter := r.Kwargs.String("delimiter")
+	found, err := target.Match(ctx, r.TgtType, r.Tgt, delimiter, m.deps.Targets, true)
+	if err != nil {
+		return Published{}, fmt.Errorf("resolve target: %w", err)
+	}
+	if len(found.Minions) == 0 && !m.opts.OrderMasters {
+		return Published{Missing: found.Missing, Error: "Master could not resolve minions for target " + target.Text(textual(r.Tgt))}, nil
+	}
+	if r.JID == "" {
+		r.JID = m.jids.next(m.now())
+	}
+
+	// Who cannot confirm is lost from now on, for the minions behind it as well.
+	sub, err := m.deps.Mesh.Subscribe(ctx, "salt/job/"+r.JID+"/ret/")
+	if err != nil {
+		return Published{}, fmt.Errorf("subscribe to job %s: %w", r.JID, err)
+	}
+	job := &job{
+		m: m, jid: r.JID, load: m.publishLoad(r, delimiter), tgtType: r.TgtType, sub: sub,
+		expected: found.Minions, returned: make(map[string]bool),
+	}
+	if err := m.announce(ctx, r, found); err != nil {
+		sub.Close()
+		return Published{}, err
+	}
+	if err := m.settled(ctx); err != nil {
+		sub.Close()
+		return Published{}, err
+	}
+	m.deps.Bus.Fire("salt/job/"+r.JID+"/publish", job.load)
+	if err := job.send(ctx, job.load, r.TgtType, found.Minions); err != nil {
+		sub.Close()
+		return Published{}, err
+	}
+	m.metrics.published.Inc()
+	m.track(job)
+	return Published{JID: r.JID, Minions: found.Minions, Missing: found.Missing}, nil
+}
+
+// publishLoad is what minions get to read.
+func (m *Master) publishLoad(r PublishRequest, delimiter string) wire.Map {
+	load := wire.Map{
+		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg}, {Key: "tgt", Value: textual(r.Tgt)},
+		{Key: "jid", Value: r.JID}, {Key: "ret", Value: r.Ret},
+	}
+	masterID := m.opts.MasterID
+	if id := r.Kwargs.String("master_id"); id != "" {
+		masterID = id
+	}
+	if masterID != "" {
+		load = load.Set("master_id", masterID)
+	}
+	if delimiter != "" && delimiter != target.DefaultDelimiter {
+		load = load.Set("delimiter", delimiter)
+	}
+	if id, ok := r.Kwargs.Get("id"); ok {
+		load = load.Set("id", id)
+	}
+	load = load.Set("tgt_type", r.TgtType)
+	if r.Timeout > 0 {
+		load = load.Set("to", int64(r.Timeout/time.Second))
+	}
+	for _, key := range forwarded {
+		if v, ok := r.Kwargs.Get(key); ok && v != nil && v != "" {
+			load = load.Set(key, v)
+		}
+	}
+	if v, _ := r.Kwargs.Get("start_event"); v == true {
+		load = load.Set("start_event", true)
+	}
+	if r.User != "" {
+		load = load.Set("user", r.User)
+	}
+	return load
+}
+
+// announce stores the job and fires its two events.
+func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Result) error {
+	minions := textual(found.Minions)
+	m.deps.Bus.Fire("salt/job/"+r.JID+"/new", wire.Map{
+		{Key: "jid", Value: r.JID}, {Key: "tgt_type", Value: r.TgtType}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "user", Value: r.User},
+		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg}, {Key: "minions", Value: minions}, {Key: "missing", Value: textual(found.Missing)},
+	})
+	load := redact(wire.Map{
+		{Key: "cmd", Value: "publish"}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg},
+		{Key: "tgt_type", Value: r.TgtType}, {Key: "ret", Value: r.Ret}, {Key: "jid", Value: r.JID}, {Key: "kwargs", Value: orEmpty(r.Kwargs)},
+		{Key: "user", Value: r.User},
+	})
+	if err := m.deps.Jobs.SaveLoad(ctx, r.JID, load, found.Minions); err != nil {
+		return fmt.Errorf("save job %s: %w", r.JID, err)
+	}
+	m.known.add(r.JID)
+	return nil
+}
+
+// settled waits until the last loss of a master is long enough ago. (A subscriber that went away by itself comes back by itself:
+// the hold of the publication covers it.)
+func (m *Master) settled(ctx context.Context) error {
+	var last time.Time
+	for _, loss := range m.deps.Mesh.Losses() {
+		if loss.At.After(last) {
+			last = loss.At
+		}
+	}
+	wait := time.Until(last.Add(settle))
+	if !m.opts.PublishRetry || wait <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// topics are the subscriptions that a publication goes to with zmq_filtering; nil without.
+func (m *Master) topics(tgtType string, tgt any, matched []string) []string {
+	if !m.opts.ZmqFiltering {
+		return nil
+	}
+	ids := matched
+	switch tgtType {
+	case "list":
+		if named := names(tgt); len(named) > 0 {
+			ids = named
+		}
+	case "glob", "pcre":
+	default:
+		return []string{wire.BroadcastTopic}
+	}
+	if len(ids) == 0 {
+		return []string{wire.BroadcastTopic}
+	}
+	out := make([]string, 0, len(ids)+1)
+	for _, id := range ids {
+		out = append(out, wire.Topic(id))
+	}
+	if m.opts.OrderMasters {
+		out = append(out, wire.SyndicTopic)
+	}
+	return out
+}
+
+// names are the ids of a list target.
+func names(tgt any) []string {
+	switch t := tgt.(type) {
+	case []string:
+		return t
+	case []any:
+		out := make([]string, 0, len(t))
+		for _, v := range t {
+			if s, ok := v.(string); ok {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// textual turns a []string into what packs as a list of text, and never into nil.
+func textual(v any) any {
+	switch t := v.(type) {
+	case []string:
+		out := make([]any, len(t))
+		for i := range t {
+			out[i] = t[i]
+		}
+		return out
+	case nil:
+		return ""
+	}
+	return v
+}
+
+func orEmpty(m wire.Map) wire.Map {
+	if m == nil {
+		return wire.Map{}
+	}
+	return m
+}
+
+// secretKeys never reach an event, a log or a disk.
+var secretKeys = []string{"key", "password", "token", "auth_list"}
+
+// redact returns load without the credentials that it, or its kwargs, hold.
+func redact(load wire.Map) wire.Map {
+	out := load.Without(secretKeys...)
+	for i, p := range out {
+		if inner, ok := p.Value.(wire.Map); ok && p.Key == "kwargs" {
+			out[i].Value = inner.Without(secretKeys...)
+		}
+	}
+	return out
+}
+
+// seal encrypts and signs a load with the active AES key.
+func (m *Master) seal(load wire.Map) (payload []byte, epoch uint64, err error) {
+	shared := m.keys.common()
+	if len(shared.aes) == 0 {
+		return nil, 0, fmt.Errorf("publish: %w", errNoKey)
+	}
+	var key *wire.PrivateKey
+	if m.opts.SignPubMessages {
+		key = m.deps.Cluster.Key()
+	}
+	payload, err = wire.Publication(shared.aes[0], key, m.opts.PublishSigningAlgorithm, load)
+	return payload, shared.of.AES[0].Epoch, err
+}
+
+// losses lists the known losses of masters and of this master's subscribers.
+func (m *Master) losses() []time.Time {
+	out := m.deps.Subscribers.Losses()
+	for _, l := range m.deps.Mesh.Losses() {
+		out = append(out, l.At)
+	}
+	slices.SortFunc(out, time.Time.Compare)
+	return out
+}

@@ -1,0 +1,273 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"clustermaster/wire"
+)
+
+// maxJID bounds the jid of a return, in bytes.
+const maxJID = 128
+
+// minionReturn keeps a minion's return and tells the bus. The load stays encoded: what a minion returned may be large and
+// only passes through.
+func (m *Master) minionReturn(ctx context.Context, c *call) (any, error) {
+	if refused, err := m.unsigned(c); refused || err != nil {
+		return false, err
+	}
+	id := c.ID
+	if resource := c.Load.String("resource_id"); resource != "" && wire.ValidID(resource) {
+		id = resource
+	}
+	return nil, m.takeReturn(ctx, id, c.Load)
+}
+
+// unsigned reports whether the options want a signature that the message lacks or has wrong.
+func (m *Master) unsigned(c *call) (refused bool, err error) {
+	if _, ok := c.Load.Get("sig"); !ok {
+		if m.opts.RequireMinionSignMessages {
+			m.refused.note("unsigned_return", c.ID, c.remote)
+			return true, nil
+		}
+		return false, nil
+	}
+	if c.key == nil || c.key.Pub == nil {
+		return m.opts.DropMessagesSignatureFail, nil
+	}
+	if _, err := c.VerifyMessage(c.key.Pub, c.env.SigAlgo); err != nil {
+		m.refused.note("return_signature", c.ID, c.remote)
+		return m.opts.DropMessagesSignatureFail, nil
+	}
+	return false, nil
+}
+
+// takeReturn keeps one return. An error is always errUnacknowledged; a return that is no return is dropped without one, as in
+// Salt.
+func (m *Master) takeReturn(ctx context.Context, id string, load wire.RawMap) error {
+	value, hasReturn := load.Get("return")
+	jid := load.String("jid")
+	if !hasReturn || !wire.ValidID(id) || !validJID(jid) {
+		m.metrics.returns.WithLabelValues("dropped").Inc()
+		return nil
+	}
+	kept := m.opts.JobCache && m.opts.ExtJobCache == "" && jid != "nocache"
+	if jid == "req" {
+		nocache, _ := load.Get("nocache")
+		if isTrue(nocache) {
+			kept = false
+		}
+		var err error
+		if jid, load, err = m.spontaneous(id, load); err != nil {
+			return fmt.Errorf("%w: %w", errUnacknowledged, err)
+		}
+	}
+	if kept {
+		if err := m.saveReturn(ctx, jid, id, value, load); err != nil {
+			m.metrics.returns.WithLabelValues("failed").Inc()
+			return fmt.Errorf("%w: %w", errUnacknowledged, err)
+		}
+	}
+	// After it is stored, so that who saw the event finds the return in the job cache of every master.
+	m.deps.Bus.FireRawMap("salt/job/"+jid+"/ret/"+id, load)
+	m.failedStates(jid, id, load)
+	return nil
+}
+
+// validJID is lenient: Salt takes any text as a jid. It must not break event tags.
+func validJID(jid string) bool {
+	if jid == "" || len(jid) > maxJID {
+		return false
+	}
+	return !strings.ContainsFunc(jid, func(r rune) bool { return r < ' ' || r == '/' || r == '\\' || r == 0x7f })
+}
+
+// spontaneous gives a return without a job (of a schedule, a start-up state) a jid and the fields that jobs have.
+func (m *Master) spontaneous(id string, load wire.RawMap) (string, wire.RawMap, error) {
+	jid := m.jids.next(m.now())
+	arg, ok := load.Get("arg")
+	if !ok {
+		arg, _ = load.Get("fun_args")
+	}
+	load = load.Without("jid", "arg", "tgt", "tgt_type").Append("arg", arg)
+	for _, field := range [][2]string{{"tgt_type", "glob"}, {"tgt", id}, {"jid", jid}} {
+		packed, err := wire.Pack(field[1])
+		if err != nil {
+			return "", nil, fmt.Errorf("pack %s: %w", field[0], err)
+		}
+		load = load.Append(field[0], packed)
+	}
+	return jid, load, nil
+}
+
+func (m *Master) saveReturn(ctx context.Context, jid, id string, value wire.Raw, load wire.RawMap) error {
+	if err := m.ensureLoad(ctx, jid, load); err != nil {
+		return err
+	}
+	retcode, _ := load.Get("retcode")
+	success, _ := load.Get("success")
+	args, _ := load.Get("fun_args")
+	first, err := m.deps.Jobs.SaveReturn(ctx, jid, id, JobReturn{
+		Return: value, Retcode: retcode, Success: success, FunArgs: args, Out: load.String("out"), Stamp: load.String("_stamp"),
+	})
+	if err != nil {
+		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
+	}
+	if first {
+		m.metrics.returns.WithLabelValues("saved").Inc()
+	} else {
+		m.metrics.returns.WithLabelValues("repeated").Inc()
+	}
+	return nil
+}
+
+// ensureLoad keeps the return's own account of a job that nobody published, once per job.
+func (m *Master) ensureLoad(ctx context.Context, jid string, load wire.RawMap) error {
+	if m.known.has(jid) {
+		return nil
+	}
+	has, err := m.deps.Jobs.HasLoad(ctx, jid)
+	if err != nil {
+		return fmt.Errorf("look up job %s: %w", jid, err)
+	}
+	if !has {
+		account, err := load.Without("return", "sig").Map()
+		if err != nil {
+			return fmt.Errorf("decode load of job %s: %w", jid, err)
+		}
+		if err := m.deps.Jobs.SaveLoad(ctx, jid, account, nil); err != nil {
+			return fmt.Errorf("save job %s: %w", jid, err)
+		}
+	}
+	m.known.add(jid)
+	return nil
+}
+
+// failedStates fires an event for each failed state of a state run.
+func (m *Master) failedStates(jid, id string, load wire.RawMap) {
+	fun := load.String("fun")
+	if fun != "state.sls" && fun != "state.highstate" {
+		return
+	}
+	code, _ := load.Get("retcode")
+	if !isTrue(code) {
+		return
+	}
+	value, _ := load.Get("return")
+	chunks, err := value.Map()
+	if err != nil {
+		return
+	}
+	for _, p := range chunks {
+		name, _ := p.Key.(string)
+		chunk, ok := p.Value.(wire.Map)
+		if result, _ := chunk.Get("result"); !ok || result != false {
+			continue
+		}
+		parts := strings.Split(name, "_|-")
+		state := parts[0] + "." + parts[len(parts)-1]
+		data := append(wire.Map(nil), chunk...).Set("retcode", code)
+		m.deps.Bus.Fire(state, data)
+		data = data.Set("jid", jid).Set("id", id).Set("success", false).Set("return", "Error: "+state).Set("fun", fun).Set("user", load.String("user"))
+		m.deps.Bus.Fire("salt/job/"+jid+"/sub/"+id+"/error/"+fun, data)
+	}
+}
+
+// syndicReturn takes the returns that a syndic gathered below it.
+func (m *Master) syndicReturn(ctx context.Context, c *call) (any, error) {
+	raw, _ := c.Load.Get("load")
+	v, err := raw.Unpack()
+	if err != nil {
+		return nil, nil //nolint:nilerr // not a syndic's load: nothing happens, as in Salt
+	}
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	for _, item := range list {
+		load, ok := item.(wire.Map)
+		jid := load.String("jid")
+		returns, isMap := mapOf(load, "return")
+		if !ok || !isMap || !validJID(jid) || !has(load, "id") {
+			continue
+		}
+		if nested, ok := mapOf(load, "load"); ok {
+			if err := m.deps.Jobs.SaveLoad(ctx, jid, redact(nested), nil); err != nil {
+				return nil, fmt.Errorf("%w: save job %s of a syndic: %w", errUnacknowledged, jid, err)
+			}
+			m.known.add(jid)
+		}
+		for _, p := range returns {
+			minion, _ := p.Key.(string)
+			one, ok := p.Value.(wire.Map)
+			if !ok {
+				continue
+			}
+			out := wire.Map{{Key: "jid", Value: jid}, {Key: "id", Value: minion}}
+			for _, field := range one {
+				if key, ok := field.Key.(string); ok && key != "jid" && key != "id" {
+					out = out.Set(key, field.Value)
+				}
+			}
+			for _, key := range []string{"master_id", "fun", "fun_args", "out", "sig"} {
+				if v, ok := load.Get(key); ok {
+					out = out.Set(key, v)
+				}
+			}
+			packed, err := wire.Pack(out)
+			if err != nil {
+				continue
+			}
+			rawLoad, err := wire.UnpackRawMap(packed)
+			if err != nil {
+				continue
+			}
+			if err := m.takeReturn(ctx, minion, rawLoad); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+func mapOf(m wire.Map, key string) (wire.Map, bool) {
+	v, _ := m.Get(key)
+	out, ok := v.(wire.Map)
+	return out, ok
+}
+
+// maxKnownJobs bounds the jobs whose loads are known to be saved. A forgotten one costs a look-up.
+const maxKnownJobs = 8192
+
+// knownJobs remembers the latest jobs that have a load.
+type knownJobs struct {
+	mu   sync.RWMutex // guards the rest
+	jobs map[string]struct{}
+	ring []string
+	next int
+}
+
+func newKnownJobs() *knownJobs {
+	return &knownJobs{jobs: make(map[string]struct{}), ring: make([]string, maxKnownJobs)}
+}
+
+func (k *knownJobs) has(jid string) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	_, ok := k.jobs[jid]
+	return ok
+}
+
+func (k *knownJobs) add(jid string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.jobs[jid]; ok {
+		return
+	}
+	delete(k.jobs, k.ring[k.next])
+	k.ring[k.next] = jid
+	k.next = (k.next + 1) % maxKnownJobs
+	k.jobs[jid] = struct{}{}
+}
