@@ -1,0 +1,363 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// receive does with a request what a master does, up to the command: the keys are those of the vectors, the only accepted
+// minion is m1.
+func receive(t testing.TB, payload []byte, now time.Time, ttl time.Duration) (Envelope, Request, *Refusal) {
+	t.Helper()
+	e, refusal := ParseEnvelope(payload)
+	if refusal != nil || e.Enc == "clear" {
+		return e, Request{}, refusal
+	}
+	key := golden().AES
+	if e.Version > 2 {
+		if e.ID != "m1" {
+			return e, Request{}, BadLoad("unknown_id")
+		}
+		key = golden().Session
+	}
+	packed, err := NewCrypticle(mustKey(t, key)).Open(e.Sealed)
+	if err != nil {
+		return e, Request{}, BadLoad("authentication")
+	}
+	r, refusal := ParseRequest(packed)
+	if refusal != nil {
+		return e, r, refusal
+	}
+	if refusal := r.Check(e, now, ttl); refusal != nil {
+		return e, r, refusal
+	}
+	var accepted *PublicKey
+	if r.ID == "m1" {
+		accepted = goldenKey(t, "minion").Public()
+	}
+	return e, r, r.CheckToken(e, accepted)
+}
+
+// Each request that a real master refuses is refused with the same bytes; what it serves is served, and its reply is sealed as
+// ours. Where its worker stops answering, we refuse.
+func TestRequestsEqualLibrary(t *testing.T) {
+	for _, v := range golden().Requests {
+		t.Run(v.Name, func(t *testing.T) {
+			e, r, refusal := receive(t, v.Request, time.Unix(1, 0), 0)
+			sealed := len(v.Reply) > 0 && v.Reply[0] == 0xda && len(v.Reply) >= 64 && !bytes.Contains(v.Reply, []byte("bad load"))
+			if !sealed && !bytes.Equal(v.Reply, []byte{0x80}) {
+				if v.Name == "version nil" {
+					if refusal != nil || e.Version != 0 {
+						t.Errorf("got version %d, %v, want a request of version 0", e.Version, refusal)
+					}
+					return
+				}
+				want := []byte(v.Reply)
+				if want == nil {
+					want = mustPack("bad load")
+				}
+				if refusal == nil || !bytes.Equal(refusal.Reply, want) {
+					t.Errorf("got %v, want the reply %q", refusal, want)
+				}
+				return
+			}
+			if refusal != nil {
+				t.Fatal(refusal)
+			}
+			if e.Enc == "clear" {
+				return
+			}
+			key := golden().AES
+			if e.Version > 2 {
+				key = golden().Session
+			}
+			c := NewCrypticle(mustKey(t, key))
+			value, err := OpenReply(c, v.Reply, r.ReplyNonce(e))
+			if err != nil {
+				t.Fatalf("reply: %v", err)
+			}
+			if v.Value != nil && !bytes.Equal(value, v.Value) {
+				t.Errorf("reply: got %x, want %x", value, v.Value)
+			}
+			own, err := SealedReply(c, value, r.ReplyNonce(e))
+			if err != nil || len(own) != len(v.Reply) {
+				t.Errorf("our reply has %d bytes, theirs %d: %v", len(own), len(v.Reply), err)
+			}
+			again, err := OpenReply(c, own, r.ReplyNonce(e))
+			if err != nil || !bytes.Equal(again, value) {
+				t.Errorf("our reply opens to %x, %v", again, err)
+			}
+			if r.Cmd != "_return" || r.Load.String("cmd") != "_return" {
+				t.Errorf("got cmd %q, load %v", r.Cmd, r.Load)
+			}
+			if _, ok := r.Load.Get("tok"); ok {
+				t.Error("tok is in the load")
+			}
+			if _, ok := r.Load.Get("nonce"); ok {
+				t.Error("nonce is in the load")
+			}
+		})
+	}
+}
+
+// Conformance 14 and the first row of 7.6.
+func TestParseEnvelopeUndecodable(t *testing.T) {
+	want := mustPack(Map{{"error", "Routing error"}})
+	good := mustPack(Map{{"enc", "clear"}, {"load", Map{}}})
+	for name, payload := range map[string][]byte{
+		"empty": {}, "trailing": append(good, 0), "cut": good[:len(good)-1], "array key": unhex(t, "8190c0"), "text": []byte("GET / HTTP/1.1\r\n\r\n"),
+		"zmtp": unhex(t, "ff00000000000000017f"), "deep": bytes.Repeat([]byte{0x91}, 1<<20),
+	} {
+		if _, refusal := ParseEnvelope(payload); refusal == nil || !bytes.Equal(refusal.Reply, want) || refusal.Reason != "routing" {
+			t.Errorf("%s: %v", name, refusal)
+		}
+	}
+}
+
+// Conformance 11: every form of text for every key of the envelope.
+func TestParseEnvelopeForms(t *testing.T) {
+	forms := map[string]func(s string) Raw{
+		"raw":   func(s string) Raw { return mustPack(s) },
+		"raw16": func(s string) Raw { return append(Raw{0xda, byte(len(s) >> 8), byte(len(s))}, s...) },
+		"str8":  func(s string) Raw { return append(Raw{0xd9, byte(len(s))}, s...) },
+		"bin8":  func(s string) Raw { return append(Raw{0xc4, byte(len(s))}, s...) },
+		"bin16": func(s string) Raw { return append(Raw{0xc5, byte(len(s) >> 8), byte(len(s))}, s...) },
+	}
+	sealed := strings.Repeat("\xff", 64)
+	for name, form := range forms {
+		fields := [][2]Raw{
+			{form("enc"), form("aes")}, {form("load"), form(sealed)}, {form("version"), form("3")}, {form("id"), form("m1")},
+			{form("enc_algo"), form(EncSHA224)}, {form("sig_algo"), form(SigSHA224)}, {Raw{0xc0}, Raw{1}}, {form("extra"), Raw{0x80}},
+		}
+		payload := []byte{0x80 | byte(len(fields))}
+		for _, f := range fields {
+			payload = append(append(payload, f[0]...), f[1]...)
+		}
+		e, refusal := ParseEnvelope(payload)
+		want := Envelope{Enc: "aes", Version: 3, ID: "m1", EncAlgo: EncSHA224, SigAlgo: SigSHA224, Sealed: []byte(sealed)}
+		if refusal != nil || !reflect.DeepEqual(e, want) {
+			t.Errorf("%s: got %+v, %v", name, e, refusal)
+		}
+	}
+}
+
+func TestParseEnvelopeDetails(t *testing.T) {
+	clear := func(more ...Pair) Map { return append(Map{{"enc", "clear"}, {"load", Map{{"cmd", "ping"}}}}, more...) }
+	aes := func(more ...Pair) Map {
+		return append(Map{{"enc", "aes"}, {"load", []byte{0xff}}, {"id", "a"}}, more...)
+	}
+	const badLoad = "a8626164206c6f6164"
+	tests := []struct {
+		name    string
+		in      Map
+		minimum int
+		version int
+		reply   string // hex of the refusal, "" for none
+	}{
+		{"no version", clear(), 0, 0, ""},
+		{"minus", clear(Pair{"version", -1}), 0, 0, ""},
+		{"float", clear(Pair{"version", 2.9}), 0, 2, ""},
+		{"not a number", clear(Pair{"version", nan()}), 0, 0, ""},
+		{"huge", clear(Pair{"version", ^uint64(0)}), 0, 3, ""},
+		{"bytes", clear(Pair{"version", []byte{0xff}}), 0, 0, ""},
+		{"nil", clear(Pair{"version", nil}), 0, 0, ""},
+		{"false", clear(Pair{"version", false}), 0, 0, ""},
+		{"map", clear(Pair{"version", Map{}}), 0, 0, badLoad},
+		{"twice", clear(Pair{"version", 1}, Pair{"version", 2}), 0, 2, ""},
+		// Conformance 27.
+		{"v2 below minimum", clear(Pair{"version", 2}), 3, 0, badLoad},
+		{"v2 aes below minimum", aes(Pair{"version", 2}), 3, 0, badLoad},
+		{"no version below minimum", clear(), 2, 0, badLoad},
+		{"v3 at minimum", aes(Pair{"version", 3}), 3, 3, ""},
+		{"v2 at minimum 0", aes(Pair{"version", 2}), 0, 2, ""},
+		{"minimum before load", Map{{"enc", "clear"}, {"load", 1}}, 1, 0, badLoad},
+		{"load too long", Map{{"enc", "clear"}, {"load", Map{{"x", strings.Repeat("x", MaxClear)}}}}, 0, 0, badLoad},
+		{"id too long", aes(Pair{"version", 3}, Pair{"id", strings.Repeat("a", 256)}), 0, 0, badLoad},
+		{"id not UTF-8", aes(Pair{"version", 3}, Pair{"id", []byte("a\xff")}), 0, 0, badLoad},
+	}
+	for _, tt := range tests {
+		e, refusal := ParseEnvelopeFrom(tt.minimum, mustPack(tt.in))
+		switch {
+		case tt.reply == "" && (refusal != nil || e.Version != tt.version):
+			t.Errorf("%s: got version %d, %v, want %d", tt.name, e.Version, refusal, tt.version)
+		case tt.reply != "" && (refusal == nil || hex.EncodeToString(refusal.Reply) != tt.reply || refusal.Error() == ""):
+			t.Errorf("%s: got %+v, %v", tt.name, e, refusal)
+		}
+	}
+	e, _ := ParseEnvelope(mustPack(aes(Pair{"enc_algo", 1}, Pair{"sig_algo", "x"})))
+	if KnownEncryption(e.EncAlgo) || e.SigAlgo != "x" || e.ID != "" {
+		t.Errorf("algorithms: got %+v", e)
+	}
+}
+
+func nan() float64 { z := 0.0; return z / z }
+
+func TestValidID(t *testing.T) {
+	for _, id := range []string{"m1", "web1.example.com", "a b", "Gr\u00fc\u00dfe", "...", ".hidden", strings.Repeat("a", 255)} {
+		if !ValidID(id) {
+			t.Errorf("%q is refused", id)
+		}
+	}
+	for _, id := range []string{"", ".", "..", "a/b", "/", `a\b`, "a\x00", "../m1", "\xff", strings.Repeat("a", 256)} {
+		if ValidID(id) {
+			t.Errorf("%q is accepted", id)
+		}
+	}
+}
+
+// Conformance 28 to 30, and what the vectors don't vary.
+func TestCheck(t *testing.T) {
+	now := time.Unix(1_000_000, 500_000_000)
+	v3, v2 := Envelope{Enc: "aes", Version: 3, ID: "m1"}, Envelope{Enc: "aes", Version: 2}
+	tok := []byte{1}
+	tests := []struct {
+		name   string
+		e      Envelope
+		r      Request
+		ttl    time.Duration
+		reason string
+	}{
+		{"good", v3, Request{ID: "m1", Tok: tok}, 0, ""},
+		{"other id", v3, Request{ID: "m2", Tok: tok}, 0, "id_mismatch"},
+		{"no id", v3, Request{Tok: tok}, 0, "id_mismatch"},
+		{"no token", v3, Request{ID: "m1"}, 0, "token"},
+		{"old, ttl off", v3, Request{ID: "m1", Tok: tok, HasTS: true, TS: 1}, 0, ""},
+		{"31 s old", v3, Request{ID: "m1", Tok: tok, HasTS: true, TS: 1_000_000 - 31}, 30 * time.Second, "ttl"},
+		{"29 s old", v3, Request{ID: "m1", Tok: tok, HasTS: true, TS: 1_000_000 - 29}, 30 * time.Second, ""},
+		{"an hour ahead", v3, Request{ID: "m1", Tok: tok, HasTS: true, TS: 1_003_600}, 30 * time.Second, ""},
+		{"age overflows", v3, Request{ID: "m1", Tok: tok, HasTS: true, TS: -1 << 63}, 30 * time.Second, "ttl"},
+		{"no ts", v3, Request{ID: "m1", Tok: tok}, 30 * time.Second, "ttl"},
+		{"v2 without anything", v2, Request{}, 30 * time.Second, ""},
+		{"v2 bad id", v2, Request{ID: "../m1"}, 0, "inner_id"},
+	}
+	for _, tt := range tests {
+		refusal := tt.r.Check(tt.e, now, tt.ttl)
+		if got := reason(refusal); got != tt.reason {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.reason)
+		}
+	}
+}
+
+func reason(r *Refusal) string {
+	if r == nil {
+		return ""
+	}
+	return r.Reason
+}
+
+func TestParseRequest(t *testing.T) {
+	nonce := strings.Repeat("n", 32)
+	packed := mustPack(Map{
+		{"cmd", "x"}, {7, "seven"}, {"nonce", nonce}, {"ts", 12.9}, {"tok", []byte{0xff}}, {"id", "m1"}, {"data", Map{{"tok", 1}}},
+	})
+	r, refusal := ParseRequest(packed)
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	rest, err := r.Load.Pack()
+	want := mustPack(Map{{"cmd", "x"}, {7, "seven"}, {"ts", 12.9}, {"id", "m1"}, {"data", Map{{"tok", 1}}}})
+	if err != nil || !bytes.Equal(rest, want) {
+		t.Errorf("load: got %x, %v, want %x", rest, err, want)
+	}
+	if r.Cmd != "x" || r.ID != "m1" || r.Nonce != nonce || r.TS != 12 || !r.HasTS || !bytes.Equal(r.Tok, []byte{0xff}) {
+		t.Errorf("got %+v", r)
+	}
+	if r.ReplyNonce(Envelope{Version: 2}) != nonce || r.ReplyNonce(Envelope{Version: 1}) != "" {
+		t.Error("nonce of the reply")
+	}
+	for name, tt := range map[string]struct {
+		in     any
+		reason string
+	}{
+		"not a map": {[]any{1}, "not_a_map"}, "nonce cut": {Map{{"nonce", nonce[1:]}}, "nonce"}, "nonce int": {Map{{"nonce", 1}}, "nonce"},
+		"nonce bytes": {Map{{"nonce", bytes.Repeat([]byte{0xff}, 32)}}, "nonce"}, "nonce empty": {Map{{"nonce", ""}}, ""}, "nonce nil": {Map{{"nonce", nil}}, ""},
+		"id int": {Map{{"id", 1}}, "id_not_text"}, "id null byte": {Map{{"id", "\x00"}}, "id_null_byte"}, "empty": {Map{}, ""},
+		"ts text": {Map{{"ts", "1"}}, ""}, "ts not a number": {Map{{"ts", nan()}}, ""}, "tok int": {Map{{"tok", 1}}, ""},
+	} {
+		r, refusal := ParseRequest(mustPack(tt.in))
+		if reason(refusal) != tt.reason || r.HasTS {
+			t.Errorf("%s: got %+v, %v", name, r, refusal)
+		}
+	}
+	if _, refusal := ParseRequest([]byte{0xc1}); reason(refusal) != "malformed" || string(refusal.Reply[1:]) != "bad load" {
+		t.Errorf("malformed: %v", refusal)
+	}
+	if r, _ := ParseRequest(mustPack(Map{{"tok", 1}, {"id", "m1"}})); r.CheckToken(Envelope{Version: 2}, docRSA().Public()) == nil {
+		t.Error("a token of another kind passes")
+	}
+}
+
+// The load that a minion signs is verified as the master packs it anew.
+func TestMinionRequestsEqualLibrary(t *testing.T) {
+	k := goldenKey(t, "minion")
+	c := NewCrypticle(mustKey(t, golden().Session))
+	for _, v := range golden().MinionRequests {
+		e, r, refusal := receive(t, v.Request, time.Unix(1795253700, 0), 30*time.Second)
+		if refusal != nil {
+			t.Errorf("signed %v: %v", v.Signed, refusal)
+			continue
+		}
+		if e.EncAlgo != v.Enc || e.SigAlgo != v.Sig || r.TS != 1795253700 || r.Nonce != golden().Nonce {
+			t.Errorf("signed %v: got %+v, %+v", v.Signed, e, r)
+		}
+		signed, err := r.VerifyMessage(k.Public(), v.Sig)
+		if signed != v.Signed || err != nil {
+			t.Errorf("signed %v: got %v, %v", v.Signed, signed, err)
+		}
+		if v.Signed {
+			changed := Request{Load: r.Load.Without("jid")}
+			if _, err := changed.VerifyMessage(k.Public(), v.Sig); !errors.Is(err, ErrSignature) {
+				t.Errorf("changed load: %v", err)
+			}
+		}
+		// Our minion seals the same bytes.
+		load, err := UnpackMap(v.Load)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tok, err := TokenSalt(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := Sender{Version: 3, ID: "m1", Tok: tok, EncAlgo: v.Enc, SigAlgo: v.Sig}
+		if v.Signed {
+			s.SignKey = k
+		}
+		own, err := s.SealRequest(c, load, golden().Nonce, time.Unix(1795253700, 250_000_000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, _ := UnpackRawMap(own)
+		theirs, _ := UnpackRawMap(v.Request)
+		for i := range theirs {
+			if ours[i].Key != theirs[i].Key || ours[i].Key != "load" && !bytes.Equal(ours[i].Value, theirs[i].Value) {
+				t.Errorf("envelope: got %v, want %v", ours[i], theirs[i])
+			}
+		}
+		a, err := c.Open(ours.Bytes("load"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := c.Open(theirs.Bytes("load"))
+		if !bytes.Equal(a, b) {
+			t.Errorf("signed %v: sealed %x, want %x", v.Signed, a, b)
+		}
+	}
+}
+
+func TestOtherRefusals(t *testing.T) {
+	for want, r := range map[string]*Refusal{
+		"82a3656e63a5636c656172a46c6f616482a3726574c2ad636c75737465725f7265747279c3": NotReady(),
+		"82a3656e63a5636c656172a46c6f616481a3726574ac6261642073696720616c676f":       BadSigAlgo(),
+		"82a3656e63a5636c656172a46c6f616481a3726574ac62616420656e6320616c676f":       BadEncAlgo(),
+	} {
+		if got := hex.EncodeToString(r.Reply); got != want {
+			t.Errorf("%s: got %s, want %s", r.Reason, got, want)
+		}
+	}
+}
