@@ -1,0 +1,201 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"clustermaster/internal/yaml11"
+)
+
+// check finds what no single type or range can tell.
+func (l *loader) check() {
+	l.checkNetwork()
+	l.checkKeys()
+	l.checkCluster()
+	l.checkMissing()
+}
+
+var hashTypes = []string{"md5", "sha1", "sha224", "sha256", "sha384", "sha512"}
+
+func (l *loader) checkNetwork() {
+	o := l.o
+	if o.Transport != "zeromq" {
+		l.refuse("transport", "is %q; minions are served over zeromq only, take the option out", o.Transport)
+	}
+	ports := []struct {
+		option string
+		port   int
+	}{{"publish_port", o.PublishPort}, {"ret_port", o.RetPort}}
+	if o.ClusterID != "" {
+		ports = append(ports, struct {
+			option string
+			port   int
+		}{"cluster_pool_port", o.ClusterPoolPort})
+	}
+	for i, p := range ports {
+		for _, q := range ports[:i] {
+			if p.port == q.port {
+				l.refuse(p.option, "is %d, the same as %s; give each its own port", p.port, q.option)
+			}
+		}
+	}
+	if o.ProxyProtocol && len(o.ProxyProtocolFrom) == 0 {
+		l.refuse("proxy_protocol", "is True, but proxy_protocol_from names no balancer; list the addresses whose headers are to be believed, like [10.0.0.5, 10.0.1.0/24]")
+	}
+	for _, s := range o.ProxyProtocolFrom {
+		if _, err := parsePrefix(s); err != nil {
+			l.refuse("proxy_protocol_from", "%q is no address and no network like 10.0.1.0/24", s)
+		}
+	}
+	for _, listen := range [][2]string{{"health_listen", o.HealthListen}, {"metrics_listen", o.MetricsListen}} {
+		if listen[1] == "" {
+			continue
+		}
+		if _, _, err := splitHostPort(listen[1]); err != nil {
+			l.refuse(listen[0], "%v; write it as 127.0.0.1:4521", err)
+		}
+	}
+}
+
+func parsePrefix(s string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	return netip.ParsePrefix(s)
+}
+
+// ProxyFrom lists the networks whose PROXY headers count; empty while
+// proxy_protocol is off.
+func (o *Options) ProxyFrom() []netip.Prefix {
+	if !o.ProxyProtocol {
+		return nil
+	}
+	var list []netip.Prefix
+	for _, s := range o.ProxyProtocolFrom {
+		if p, err := parsePrefix(s); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+func (l *loader) checkKeys() {
+	o := l.o
+	if !slices.Contains(hashTypes, o.HashType) {
+		l.refuse("hash_type", "is %q; one of %s is needed", o.HashType, strings.Join(hashTypes, ", "))
+	}
+	// The texts of these two are Salt's, for a tool that looks for them.
+	if sig := []string{"PKCS1v15-SHA1", "PKCS1v15-SHA224"}; !slices.Contains(sig, o.PublishSigningAlgorithm) {
+		l.refuse("publish_signing_algorithm", "is %q. Please specify one of %s.", o.PublishSigningAlgorithm, strings.Join(sig, ","))
+	}
+	if enc := []string{"OAEP-SHA1", "OAEP-SHA224"}; !slices.Contains(enc, o.ClusterEncryptionAlgorithm) {
+		l.refuse("cluster_encryption_algorithm", "is %q. Please specify one of %s.", o.ClusterEncryptionAlgorithm, strings.Join(enc, ","))
+	}
+	if !strings.HasPrefix(o.ID, ".") && !strings.ContainsAny(o.ID, "/\\\x00\n") && len(o.ID) <= 255 {
+		return
+	}
+	l.refuse("id", "%q can't be an id: no /, \\, line break or leading dot, at most 255 characters", o.ID)
+}
+
+// checkMissing names features that this master doesn't have. Where the absence
+// would be unsafe or would silently drop what the operator relies on, the start
+// is refused; where the effect is only that nothing happens, it is a warning.
+func (l *loader) checkMissing() {
+	o := l.o
+	set := func(name string) bool { return !isEmpty(o.Extra[name]) }
+	is := func(name string) bool { return o.Extra[name] == true }
+
+	for _, r := range []struct {
+		option, text string
+		set          bool
+	}{
+		{"ssl", "TLS on the minion ports needs transport tcp, which is not served; take it out, minion traffic is encrypted all the same", set("ssl") && o.Extra["ssl"] != false},
+		{"fips_mode", "FIPS mode is not certified here; take it out only if plain Salt encryption is allowed", is("fips_mode")},
+		{"discovery", "answers to discovery (SSDP) are not built in; take it out and name the masters in the minions' files", set("discovery") && o.Extra["discovery"] != false},
+		{"enable_ssh_minions", "salt-ssh is not built in; take it out", is("enable_ssh_minions")},
+		{"engines", "engines are not built in; run them beside the master, with salt-run state.event or the event stream, and take the option out", set("engines")},
+		{"runner_dirs", "runners written in Python can't be loaded; take it out", set("runner_dirs")},
+		{"event_return", "returners for events are not built in; take it out", set("event_return")},
+		{"ext_job_cache", "returners are not built in, jobs are kept in the cluster; take it out", set("ext_job_cache")},
+		{"decrypt_pillar", "decryption of pillar (gpg) is not built in; minions would get the encrypted text, so take it out", set("decrypt_pillar")},
+		{"gitfs_remotes", "gitfs is not built in; sync the repositories into file_roots and take it out", set("gitfs_remotes")},
+	} {
+		if r.set {
+			l.refuse(r.option, "%s", r.text)
+		}
+	}
+	for _, d := range []struct {
+		option  string
+		allowed []string
+	}{
+		{"cache", []string{"localfs"}}, {"master_job_cache", []string{"local_cache"}}, {"keys.cache_driver", []string{"localfs_key", "mmap_key"}},
+		{"pillar.cache_driver", []string{"localfs"}}, {"eauth_tokens.cache_driver", []string{"localfs"}}, {"eauth_tokens", []string{"localfs"}},
+	} {
+		if v, ok := o.Extra[d.option].(string); ok && !slices.Contains(d.allowed, v) {
+			l.refuse(d.option, "the driver %q is not built in; use %s, the data is kept in the cluster either way", v, strings.Join(d.allowed, " or "))
+		}
+	}
+	for _, name := range o.FileserverBackend {
+		if name != "roots" {
+			l.refuse("fileserver_backend", "the back end %q is not built in; only roots is", name)
+		}
+	}
+	for _, name := range moduleNames(o.Extra["ext_pillar"]) {
+		l.refuse("ext_pillar", "the external pillar %q is not built in, its data would be missing from every minion's pillar; take it out", name)
+	}
+	for _, e := range o.ExternalAuth {
+		l.refuse("external_auth", "the back end %q is not built in; take it out", textOf(e.Key))
+	}
+	for option, text := range map[string]string{
+		"master_tops": "is not used: only top files assign states here", "schedule": "is not run by this master", "reactor": "is not run by this master",
+	} {
+		if set(option) {
+			l.warn(option, "%s", text)
+		}
+	}
+	if o.OpenMode {
+		l.warn("open_mode", "every minion that asks is let in, with any key; turn it off as soon as you can")
+	}
+	slices.SortFunc(l.warnings, func(a, b Warning) int {
+		if c := strings.Compare(a.File, b.File); c != 0 {
+			return c
+		}
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return strings.Compare(a.Option, b.Option)
+	})
+}
+
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	case yaml11.Map:
+		return len(v) == 0
+	}
+	return false
+}
+
+// moduleNames reads the names of a list like ext_pillar's: mappings of one key.
+func moduleNames(v any) []string {
+	list, _ := v.([]any)
+	var names []string
+	for _, x := range list {
+		switch x := x.(type) {
+		case yaml11.Map:
+			for _, e := range x {
+				names = append(names, fmt.Sprint(e.Key))
+			}
+		default:
+			names = append(names, textOf(x))
+		}
+	}
+	return names
+}

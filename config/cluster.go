@@ -1,0 +1,202 @@
+package config
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// minSecret is the least number of characters of cluster_secret.
+const minSecret = 16
+
+// DefaultHealthPort is where /livez and /readyz are answered unless
+// health_listen says otherwise; /metrics is on the next port.
+const DefaultHealthPort = 4521
+
+func (l *loader) checkCluster() {
+	o := l.o
+	if o.ClusterID == "" {
+		for _, name := range []string{"cluster_peers", "cluster_pki_dir", "cluster_secret"} {
+			if !isEmpty(o.Extra[name]) {
+				l.warn(name, "not used: there is no cluster_id, so this master stands alone")
+			}
+		}
+		o.ClusterSecret = ""
+		return
+	}
+	if strings.ContainsAny(o.ClusterID, "\x00\n\r") || len(o.ClusterID) > 255 {
+		l.refuse("cluster_id", "has more than 255 characters or a line break; choose a short name")
+	}
+	switch n := len([]rune(o.ClusterSecret.Reveal())); {
+	case n == 0:
+		l.refuse("cluster_secret", "is not set, so any machine could join; set the same random text of at least %d characters on all masters (`clustermaster init` makes one)", minSecret)
+	case n < minSecret:
+		l.refuse("cluster_secret", "has %d characters, at least %d are needed; set the same random text on all masters (`clustermaster init` makes one)", n, minSecret)
+	case strings.TrimSpace(o.ClusterSecret.Reveal()) == "":
+		l.refuse("cluster_secret", "is blank; set the same random text of at least %d characters on all masters (`clustermaster init` makes one)", minSecret)
+	}
+	for _, p := range o.ClusterPeers {
+		if _, _, err := splitPeer(p, o.ClusterPoolPort); err != nil {
+			l.refuse("cluster_peers", "%v; write each master as an address, a name, or address:port", err)
+		}
+	}
+	if fp := o.ClusterPubFingerprint; fp != "" {
+		if b, err := hex.DecodeString(strings.ReplaceAll(fp, ":", "")); err != nil || len(b) != 32 {
+			l.refuse("cluster_pub_fingerprint", "is not a SHA-256 in hexadecimal (64 digits); `salt-key -F master` on a member shows it")
+		}
+	}
+	switch {
+	case o.ClusterMinVoters <= o.ClusterMaxVoters:
+	case !l.given("cluster_min_voters"):
+		o.ClusterMinVoters = o.ClusterMaxVoters
+	case !l.given("cluster_max_voters"):
+		o.ClusterMaxVoters = o.ClusterMinVoters
+	default:
+		l.refuse("cluster_max_voters", "is %d, less than cluster_min_voters (%d); raise the one or lower the other", o.ClusterMaxVoters, o.ClusterMinVoters)
+	}
+	if o.ClusterElectionMax != 0 && o.ClusterElectionMax < o.ClusterElectionMin {
+		l.refuse("cluster_election_max", "is less than cluster_election_min")
+	}
+	if _, err := o.ResolveAdvertise(); err != nil {
+		option := "interface"
+		if o.ClusterAdvertise != "" {
+			option = "cluster_advertise"
+		}
+		l.refuse(option, "%v", err)
+	}
+}
+
+func (l *loader) given(name string) bool {
+	_, ok := l.o.origins[name]
+	return ok
+}
+
+// CheckPeers refuses a cluster without any other master to ask. It holds only
+// for a master that has no cluster state yet and that isn't told to found alone
+// (salt-master --found).
+func (o *Options) CheckPeers() error {
+	if o.ClusterID == "" || len(o.PeerAddrs()) > 0 {
+		return nil
+	}
+	at := o.origins["cluster_id"]
+	return &Problem{File: at.file, Line: at.line, Option: "cluster_peers",
+		Text: "names no other master, but cluster_id is set; list the other masters' addresses there, or start this one once with `salt-master --found` to found the cluster alone"}
+}
+
+// ResolveAdvertise is the host:port at which other masters reach this one's
+// peer port: cluster_advertise, else interface. It is empty without cluster_id.
+func (o *Options) ResolveAdvertise() (string, error) {
+	if o.ClusterID == "" {
+		return "", nil
+	}
+	from := o.ClusterAdvertise
+	if from == "" {
+		from = o.Interface
+	}
+	host, port, err := splitPeer(from, o.ClusterPoolPort)
+	if err != nil {
+		return "", fmt.Errorf("%w; an address or a name is needed that the other masters can reach", err)
+	}
+	if a, err := netip.ParseAddr(host); err == nil && a.IsUnspecified() {
+		return "", fmt.Errorf("is %s, which no other master can reach; set interface to this machine's address, or cluster_advertise beside it", host)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port)), nil
+}
+
+// PeerAddrs lists the peer ports of the other masters as host:port, sorted,
+// without repeats and without this one.
+func (o *Options) PeerAddrs() []string {
+	self, _ := o.ResolveAdvertise()
+	var list []string
+	for _, p := range o.ClusterPeers {
+		host, port, err := splitPeer(p, o.ClusterPoolPort)
+		if err != nil {
+			continue // Load has refused it
+		}
+		if addr := net.JoinHostPort(host, strconv.Itoa(port)); addr != self {
+			list = append(list, addr)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// ListenAddr is address:port of this master for one of its ports.
+func (o *Options) ListenAddr(port int) string {
+	return net.JoinHostPort(strings.Trim(o.Interface, "[]"), strconv.Itoa(port))
+}
+
+// ResolveHealthListen is where /livez and /readyz are answered.
+func (o *Options) ResolveHealthListen() string {
+	if o.HealthListen != "" {
+		return o.HealthListen
+	}
+	return o.ListenAddr(DefaultHealthPort)
+}
+
+// ResolveMetricsListen is where /metrics is answered: loopback, on the port after
+// the health port. A master whose interface is itself a loopback address uses
+// that one, so that several fit on one machine.
+func (o *Options) ResolveMetricsListen() string {
+	if o.MetricsListen != "" {
+		return o.MetricsListen
+	}
+	if a, err := netip.ParseAddr(strings.Trim(o.Interface, "[]")); err == nil && a.IsLoopback() {
+		return o.ListenAddr(DefaultHealthPort + 1)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(DefaultHealthPort+1))
+}
+
+// splitPeer reads host, host:port, v6 address or [v6]:port.
+func splitPeer(s string, port int) (host string, p int, err error) {
+	s = strings.TrimSpace(s)
+	if a, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
+		return a.String(), port, nil
+	}
+	if !strings.Contains(s, ":") {
+		if err := checkHost(s); err != nil {
+			return "", 0, err
+		}
+		return s, port, nil
+	}
+	return splitHostPort(s)
+}
+
+func splitHostPort(s string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(s)
+	if err != nil {
+		return "", 0, fmt.Errorf("%q is no address with a port", s)
+	}
+	if port, err = strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
+		return "", 0, fmt.Errorf("%q has no port from 1 to 65535", s)
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.String(), port, nil
+	}
+	if err := checkHost(host); err != nil {
+		return "", 0, err
+	}
+	return host, port, nil
+}
+
+var errNoHost = errors.New("is empty")
+
+func checkHost(s string) error {
+	if s == "" {
+		return errNoHost
+	}
+	for _, r := range s {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '.' && r != '_' {
+			return fmt.Errorf("%q is no address and no host name", s)
+		}
+	}
+	if len(s) > 253 {
+		return fmt.Errorf("a host name of %d characters is too long", len(s))
+	}
+	return nil
+}

@@ -1,0 +1,16 @@
+// Package config reads a Salt master's configuration folder.
+//
+// Lives here: DIR/master with its includes as Salt merges them, Salt's option
+// names, types and defaults (options.tsv), our own options, the root_dir rules,
+// and the validation that reports every problem at once with file, line and
+// option.
+// Does not: what an option does (the room that honours it), users and sockets
+// (cmd/clustermaster), reading of keys.
+//
+// Guarantee: Load either returns options of which each has the type and range
+// that its field says, or an error that names every option to change and how.
+//
+// Where Salt's master starts with a value that it can't use (a wrong type, a
+// misspelt cluster_ option, a feature that is missing here and whose absence
+// would be unsafe), Load refuses; other unknown options are warnings.
+package config

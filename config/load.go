@@ -1,0 +1,195 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"clustermaster/internal/yaml11"
+)
+
+// DefaultDir is where Salt looks for its files.
+const DefaultDir = "/etc/salt"
+
+// Load reads DIR/master with its includes. An empty dir means the environment's
+// SALT_CONFIG_DIR, else DefaultDir; only there SALT_MASTER_CONFIG may name
+// another main file. A missing file gives the defaults.
+//
+// The error is a *FileError when the main file can't be read or parsed, else a
+// join of *Problem, one for each option to change (see Problems). Warnings come
+// with an error as well.
+func Load(dir string, getenv func(string) string) (*Options, []Warning, error) {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		name = "localhost"
+	}
+	login := "root"
+	if u, err := user.Current(); err == nil {
+		login = u.Username
+	}
+	return load(mainFile(dir, getenv), host{name: name, user: login, home: getenv("HOME")})
+}
+
+// host is what of the machine shows in defaults.
+type host struct{ name, user, home string }
+
+func mainFile(dir string, getenv func(string) string) string {
+	if dir != "" {
+		return filepath.Join(dir, "master")
+	}
+	if file := getenv("SALT_MASTER_CONFIG"); file != "" && isFile(file) {
+		return file
+	}
+	if dir = getenv("SALT_CONFIG_DIR"); dir == "" {
+		dir = DefaultDir
+	}
+	return filepath.Join(dir, "master")
+}
+
+func isFile(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
+}
+
+func load(path string, h host) (*Options, []Warning, error) {
+	s := source{home: h.home}
+	if err := s.read(path); err != nil {
+		return nil, s.warnings, err
+	}
+	o := &Options{ConfFile: path, Extra: make(map[string]any, len(s.values)), origins: s.origins}
+	l := &loader{o: o, warnings: s.warnings}
+	l.aliases(&s)
+	l.fill(s.values)
+	o.paths(h)
+	l.check()
+	if len(l.problems) > 0 {
+		slices.SortStableFunc(l.problems, func(a, b *Problem) int {
+			if c := strings.Compare(a.File, b.File); c != 0 {
+				return c
+			}
+			return a.Line - b.Line
+		})
+		errs := make([]error, len(l.problems))
+		for i, p := range l.problems {
+			errs[i] = p
+		}
+		return nil, l.warnings, errors.Join(errs...)
+	}
+	return o, l.warnings, nil
+}
+
+// loader turns values into options and gathers what is wrong with them.
+type loader struct {
+	o        *Options
+	problems []*Problem
+	warnings []Warning
+}
+
+func (l *loader) refuse(option, format string, args ...any) {
+	at, ok := l.o.origins[option]
+	if !ok {
+		at.file = l.o.ConfFile // where it is to be written
+	}
+	l.problems = append(l.problems, &Problem{File: at.file, Line: at.line, Option: option, Text: fmt.Sprintf(format, args...)})
+}
+
+func (l *loader) warn(option, format string, args ...any) {
+	at := l.o.origins[option]
+	l.warnings = append(l.warnings, Warning{File: at.file, Line: at.line, Option: option, Text: fmt.Sprintf(format, args...)})
+}
+
+// aliases puts older names in place of the ones that are read.
+func (l *loader) aliases(s *source) {
+	for _, a := range [][2]string{{"cluster_port", "cluster_pool_port"}, {"environment", "saltenv"}} {
+		v, old := s.values.Get(a[0])
+		if !old {
+			continue
+		}
+		if _, both := s.values.Get(a[1]); both {
+			l.warn(a[0], "ignored, %s is set as well", a[1])
+			continue
+		}
+		l.warn(a[0], "old name, use %s", a[1])
+		s.values = s.values.Set(a[1], v)
+		s.origins[a[1]] = s.origins[a[0]]
+	}
+}
+
+// fill sets defaults, then what was read.
+func (l *loader) fill(values yaml11.Map) {
+	fields := reflect.ValueOf(l.o).Elem()
+	types := fields.Type()
+	t := table()
+	for name, k := range t {
+		if k.field < 0 {
+			continue
+		}
+		if err := assign(fields.Field(k.field), types.Field(k.field).Tag, k.fallback); err != nil {
+			panic("default of " + name + ": " + err.Error())
+		}
+	}
+	var names []string
+	for _, e := range values {
+		name := e.Key.(string) // parse made them text
+		l.o.Extra[name] = e.Value
+		if isSecret(name) && e.Value != nil {
+			l.o.Extra[name] = Secret(textOf(e.Value))
+		}
+		k, ok := t[name]
+		switch {
+		case !ok:
+			if names == nil {
+				names = knownNames()
+			}
+			l.unknown(name, names)
+			continue
+		case e.Value == nil: // a name without a value: as if it weren't there
+			continue
+		case isSDB(e.Value):
+			l.refuse(name, "is an sdb:// address, which is not looked up here; write the value itself")
+			continue
+		}
+		if err := conform(k.types, e.Value); err != nil {
+			l.refuse(name, "%v", hide(name, err))
+			continue
+		}
+		if k.field >= 0 {
+			if err := assign(fields.Field(k.field), types.Field(k.field).Tag, e.Value); err != nil {
+				l.refuse(name, "%v", hide(name, err))
+			}
+		}
+	}
+}
+
+// hide keeps a secret's value out of an error.
+func hide(name string, err error) error {
+	if isSecret(name) {
+		return errors.New("is not text; put the secret in quotes")
+	}
+	return err
+}
+
+func isSDB(v any) bool {
+	s, ok := v.(string)
+	return ok && strings.HasPrefix(s, "sdb://")
+}
+
+func (l *loader) unknown(name string, names []string) {
+	hint := ""
+	if near := closest(name, names); near != "" {
+		hint = "; did you mean " + near + "?"
+	}
+	if strings.HasPrefix(name, "cluster_") {
+		if hint == "" {
+			hint = "; take it out or correct its name"
+		}
+		l.refuse(name, "unknown option%s", hint)
+		return
+	}
+	l.warn(name, "unknown option, not used%s", hint)
+}

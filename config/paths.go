@@ -1,0 +1,108 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// paths derives the options that depend on others, in Salt's order: id, socket
+// folder, folders below cachedir, then the root_dir prefix.
+func (o *Options) paths(h host) {
+	if o.User == "" {
+		o.User = h.user
+	}
+	if dir, _ := o.Extra["log_dir"].(string); dir != "" {
+		if name, set := o.Extra["log_file"].(string); !set {
+			o.LogFile = filepath.Join(dir, filepath.Base(o.LogFile))
+		} else if !filepath.IsAbs(name) {
+			o.LogFile = filepath.Join(dir, name)
+		}
+	}
+	if o.LogLevelLogfile == "" {
+		o.LogLevelLogfile = o.LogLevel
+	}
+	o.HashType = strings.ToLower(o.HashType)
+	for i, name := range o.FileserverBackend {
+		switch name {
+		case "git", "hg", "svn", "minion":
+			o.FileserverBackend[i] = name + "fs"
+		}
+	}
+	if len(o.SockDir) > len(o.CacheDir)+10 {
+		o.SockDir = filepath.Join(o.CacheDir, ".salt-unix")
+	}
+	o.TokenDir = filepath.Join(o.CacheDir, "tokens")
+	o.SyndicDir = filepath.Join(o.CacheDir, "syndics")
+	if o.ID == "" {
+		o.ID = defaultID(o.RootDir, h.name, o.appendDomain()) + "_master"
+	} else {
+		o.ID = withDomain(o.ID, o.appendDomain())
+	}
+	root, err := filepath.Abs(o.RootDir)
+	if err != nil {
+		root = o.RootDir
+	}
+	for _, p := range []*string{&o.PkiDir, &o.CacheDir, &o.PidFile, &o.SockDir, &o.AutosignFile, &o.AutorejectFile, &o.AutosignGrainsDir, &o.TokenDir, &o.SyndicDir} {
+		*p = prefix(root, *p)
+	}
+	for _, p := range []*string{&o.LogFile, &o.KeyLogfile} {
+		if !isURI(*p) {
+			*p = prefix(root, *p)
+		}
+	}
+	if o.ClusterID == "" {
+		o.ClusterPeers, o.ClusterPkiDir = nil, ""
+	} else if o.ClusterPkiDir == "" {
+		o.ClusterPkiDir = o.PkiDir
+	}
+}
+
+func (o *Options) appendDomain() string {
+	s, _ := o.Extra["append_domain"].(string)
+	return s
+}
+
+func withDomain(id, domain string) string {
+	if domain == "" || strings.HasSuffix(id, domain) || strings.HasSuffix(id, ".") {
+		return id
+	}
+	return id + "." + domain
+}
+
+// defaultID is the id that a minion on this machine has cached, else the host's
+// name.
+func defaultID(root, name, domain string) string {
+	if b, err := os.ReadFile(filepath.Join(root, DefaultDir, "minion_id")); err == nil {
+		line, _, _ := strings.Cut(string(b), "\n")
+		if line = strings.TrimPrefix(strings.TrimSpace(line), "\ufeff"); line != "" && line != "localhost" {
+			return withDomain(line, domain)
+		}
+	}
+	return withDomain(name, domain)
+}
+
+// prefix puts root before a path that isn't below it yet. An empty path stays
+// empty.
+func prefix(root, path string) string {
+	if path == "" {
+		return ""
+	}
+	if inside, ok := strings.CutPrefix(path, strings.TrimSuffix(root, "/")+"/"); ok {
+		path = inside
+	}
+	return filepath.Join(root, path)
+}
+
+// isURI tells udp://host and file:///dev/log from a path.
+func isURI(s string) bool {
+	scheme, _, ok := strings.Cut(s, ":")
+	return ok && scheme != "" && !strings.ContainsAny(scheme, "/ ")
+}
+
+// DataDir is where the master keeps what the cluster knows: Raft's log and
+// snapshots, the ring store, its own node key.
+func (o *Options) DataDir() string { return filepath.Join(o.CacheDir, "clustermaster") }
+
+// OperatorSocket is the unix socket that the commands talk to.
+func (o *Options) OperatorSocket() string { return filepath.Join(o.SockDir, "clustermaster.sock") }

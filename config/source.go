@@ -1,0 +1,244 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"clustermaster/internal/yaml11"
+)
+
+// Bounds of what is read.
+const (
+	maxFileSize     = 16 << 20
+	maxIncludeDepth = 32
+)
+
+// source collects the files of a configuration.
+type source struct {
+	home     string
+	values   yaml11.Map // top-level options in force
+	origins  map[string]origin
+	warnings []Warning
+}
+
+// part is the content of one file, or of a list of merged ones.
+type part struct {
+	values  yaml11.Map
+	origins map[string]origin
+}
+
+// read loads the main file and its includes: `include` beats `default_include`
+// beats the main file, each for whole options.
+func (s *source) read(path string) error {
+	main, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		main, err = fromTemplate(path)
+	}
+	if err != nil {
+		return err
+	}
+	s.values, s.origins = main.values, main.origins
+	defaultInclude, ok := s.values.Get("default_include")
+	if !ok {
+		defaultInclude = table()["default_include"].fallback
+	}
+	include, _ := s.values.Get("include")
+	for _, pass := range []struct {
+		option string
+		value  any
+	}{{"default_include", defaultInclude}, {"include", include}} {
+		p, err := s.include(pass.value, path, pass.option, s.origins[pass.option], 0)
+		if err != nil {
+			return err
+		}
+		s.override(p)
+	}
+	return nil
+}
+
+func (s *source) override(p part) {
+	for _, e := range p.values {
+		name := fmt.Sprint(e.Key)
+		s.values = s.values.Set(name, e.Value)
+		s.origins[name] = p.origins[name]
+	}
+}
+
+// include merges the files that a list of patterns names: mappings deeply, lists
+// joined without repeats, anything else the later file. A file that can't be read
+// is skipped with a warning, as Salt does.
+func (s *source) include(value any, from, option string, at origin, depth int) (part, error) {
+	all := part{origins: map[string]origin{}}
+	patterns, ok := texts(value)
+	if !ok {
+		return all, &Problem{File: at.file, Line: at.line, Option: option, Text: "is " + describe(value) + "; a file name or a list of file names is needed"}
+	}
+	if depth > maxIncludeDepth {
+		return all, &Problem{File: at.file, Line: at.line, Option: option, Text: fmt.Sprintf("files include each other more than %d deep; take the circle out", maxIncludeDepth)}
+	}
+	for _, pattern := range patterns {
+		if pattern == "~" || strings.HasPrefix(pattern, "~/") {
+			pattern = s.home + pattern[1:]
+		}
+		if !filepath.IsAbs(pattern) {
+			pattern = filepath.Join(filepath.Dir(from), pattern)
+		}
+		files := glob(pattern)
+		if len(files) == 0 && option == "include" {
+			s.warnings = append(s.warnings, Warning{File: at.file, Line: at.line, Option: option, Text: fmt.Sprintf("%s matches no file", pattern)})
+		}
+		for _, file := range files {
+			p, err := readFile(file)
+			if err != nil {
+				s.warnings = append(s.warnings, Warning{File: file, Severe: true, Text: fmt.Sprintf("not in force, nothing of this file is used: %v", err)})
+				continue
+			}
+			if inner, ok := p.values.Get("include"); ok {
+				deeper, err := s.include(inner, file, "include", p.origins["include"], depth+1)
+				if err != nil {
+					return all, err
+				}
+				for _, e := range deeper.values {
+					name := fmt.Sprint(e.Key)
+					p.values = p.values.Set(name, e.Value)
+					p.origins[name] = deeper.origins[name]
+				}
+			}
+			all.values = mergeDeep(all.values, p.values)
+			for name, o := range p.origins {
+				all.origins[name] = o
+			}
+		}
+	}
+	return all, nil
+}
+
+// glob is Python's glob for one pattern, sorted: names that start with a dot
+// match only a pattern that does too.
+func glob(pattern string) []string {
+	if !strings.ContainsAny(pattern, "*?[") {
+		if _, err := os.Stat(pattern); err != nil {
+			return nil
+		}
+		return []string{pattern}
+	}
+	files, _ := filepath.Glob(pattern)
+	if !strings.HasPrefix(filepath.Base(pattern), ".") {
+		files = slices.DeleteFunc(files, func(f string) bool { return strings.HasPrefix(filepath.Base(f), ".") })
+	}
+	slices.Sort(files)
+	return files
+}
+
+func readFile(path string) (part, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return part{}, fmt.Errorf("open configuration: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err != nil {
+		return part{}, fmt.Errorf("read configuration: %w", err)
+	}
+	if len(b) > maxFileSize {
+		return part{}, &FileError{path, fmt.Errorf("larger than %d bytes", maxFileSize)}
+	}
+	return parse(path, b)
+}
+
+func parse(path string, b []byte) (part, error) {
+	doc, err := yaml11.LoadDocument(b)
+	if err != nil {
+		return part{}, &FileError{path, err}
+	}
+	p := part{origins: map[string]origin{}}
+	switch v := doc.Value.(type) {
+	case yaml11.Map:
+		p.values = v
+	case nil:
+	default:
+		if v == false || v == int64(0) || v == "" || isEmptyList(v) {
+			break // Python's `or {}`
+		}
+		return part{}, &FileError{path, fmt.Errorf("conf should be a document, not %s", describe(v))}
+	}
+	for i, e := range p.values {
+		name, ok := e.Key.(string)
+		if !ok {
+			name = fmt.Sprint(e.Key)
+			p.values[i].Key = name
+		}
+		p.origins[name] = origin{path, doc.Lines[name]}
+		if name == "id" {
+			p.values[i].Value = textOf(e.Value)
+		}
+	}
+	return p, nil
+}
+
+func isEmptyList(v any) bool {
+	l, ok := v.([]any)
+	return ok && len(l) == 0
+}
+
+// fromTemplate does what Salt does with a missing file: path.template without
+// its first line is copied to path. Without a template there are only defaults.
+func fromTemplate(path string) (part, error) {
+	b, err := os.ReadFile(path + ".template")
+	if err != nil {
+		return part{origins: map[string]origin{}}, nil
+	}
+	_, body, _ := bytes.Cut(b, []byte("\n"))
+	if err := os.WriteFile(path, body, 0o644); err != nil {
+		return part{}, fmt.Errorf("copy %s.template: %w", path, err)
+	}
+	return readFile(path)
+}
+
+func mergeDeep(dst, src yaml11.Map) yaml11.Map {
+	for _, e := range src {
+		at := -1
+		for i := range dst {
+			if equal(dst[i].Key, e.Key) {
+				at = i
+				break
+			}
+		}
+		if at < 0 {
+			dst = append(dst, e)
+			continue
+		}
+		switch v := e.Value.(type) {
+		case yaml11.Map:
+			if old, ok := dst[at].Value.(yaml11.Map); ok {
+				dst[at].Value = mergeDeep(slices.Clone(old), v)
+				continue
+			}
+		case []any:
+			if old, ok := dst[at].Value.([]any); ok {
+				joined := slices.Clone(old)
+				for _, x := range v {
+					if !slices.ContainsFunc(old, func(y any) bool { return equal(x, y) }) {
+						joined = append(joined, x)
+					}
+				}
+				dst[at].Value = joined
+				continue
+			}
+		}
+		dst[at].Value = e.Value
+	}
+	return dst
+}
+
+// equal compares two values by how they print; the type shows in the text.
+func equal(a, b any) bool {
+	return bytes.Equal(yaml11.Dump(a), yaml11.Dump(b))
+}
