@@ -113,15 +113,20 @@ def short(packed):
     return packed.hex() if len(packed) < 2000 else "sha256:" + hashlib.sha256(packed).hexdigest()
 
 
-def run(awaitable):
-    """Run a coroutine of asyncio, or a Future of the Tornado inside Salt 3006."""
-    if asyncio.iscoroutine(awaitable):
-        loop = asyncio.new_event_loop()
-        try:
-            return loop.run_until_complete(awaitable)
-        finally:
-            loop.close()
-    return awaitable.result()
+def run(function, *args):
+    """Call a coroutine function: of asyncio, or of the Tornado in Salt 3007 or inside Salt 3006."""
+
+    async def body():
+        got = function(*args)
+        if hasattr(got, "done") and got.done():
+            return got.result()
+        return await got
+
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(body())
+    finally:
+        loop.close()
 
 
 def write(path, text):
@@ -190,7 +195,7 @@ class Master:
     def answer(self, request):
         """The packed reply to a packed request; None if the worker would never answer."""
         try:
-            reply = run(self.channel.handle_message(salt.payload.loads(request)))
+            reply = run(self.channel.handle_message, salt.payload.loads(request))
         except Exception:  # pylint: disable=broad-except
             return None
         return salt.payload.dumps(reply)
@@ -251,9 +256,9 @@ class Minion:
         with mock.patch("uuid.uuid4", fixed):
             try:
                 if pillar:
-                    got = run(channel.crypted_transfer_decode_dictentry(load, dictkey="pillar"))
+                    got = run(channel.crypted_transfer_decode_dictentry, load, "pillar")
                 else:
-                    got = run(channel._crypted_transfer(load, 1, raw))
+                    got = run(channel._crypted_transfer, load, 1, raw)
             except Exception as exc:  # pylint: disable=broad-except
                 got = exc
         return sent[0], got
@@ -263,7 +268,7 @@ class Minion:
         channel = object.__new__(salt.channel.client.AsyncPubChannel)
         channel.opts, channel.auth = self.opts, self.auth
         channel.master_pubkey_path = os.path.join(self.opts["pki_dir"], "minion_master.pub")
-        return run(channel._decode_payload(salt.payload.loads(payload)))
+        return run(channel._decode_payload, salt.payload.loads(payload))
 
 
 def library_key(root, text):
