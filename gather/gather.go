@@ -157,7 +157,6 @@ func (g *gathering) wait(ctx context.Context, events Events) error {
 	var asked poll
 	defer asked.end()
 	running := true // somebody may be at it; Salt asks at least once
-	until := time.Now().Add(g.opts.Timeout)
 	timer := time.NewTimer(g.opts.Timeout)
 	defer timer.Stop()
 	for !g.complete() {
@@ -181,16 +180,18 @@ func (g *gathering) wait(ctx context.Context, events Events) error {
 			if g.readCache(ctx); g.complete() {
 				return nil
 			}
-			now := time.Now()
 			if running {
 				running = false
 				asked.end()
 				asked.start(ctx, g)
-				until = now.Add(g.opts.GatherJobTimeout)
-			} else if until = g.lastDeadline(); !until.After(now) {
+				timer.Reset(g.opts.GatherJobTimeout)
+				continue
+			}
+			left := time.Until(g.lastDeadline())
+			if left <= 0 {
 				return nil
 			}
-			timer.Reset(until.Sub(now))
+			timer.Reset(left)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -154,7 +154,7 @@ func (p *parser) atom(depth int, negated bool) expr {
 func (p *parser) term(w string, negated bool) expr {
 	parts := word.FindStringSubmatch(w)
 	if parts == nil {
-		return p.m.where(fnmatch(w))
+		return p.m.where(glob(w))
 	}
 	engine, delimiter, pattern := parts[1]+parts[3], parts[2], parts[4]
 	if delimiter == "" {

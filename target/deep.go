@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"clustermaster/internal/pyregex"
 	"clustermaster/wire"
 )
 
@@ -40,24 +41,24 @@ func deepMatcher(text, delimiter string, kind leafKind) func(wire.Map) bool {
 }
 
 // leaf compares one value with the pattern.
-func (d *deep) leaf(v any, pattern string) bool {
+func (d *deep) leaf(v any, want string) bool {
 	d.steps++
 	if d.steps > maxSteps {
 		return false
 	}
 	text := strings.ToLower(Text(v))
 	if d.kind == leafExact {
-		return text == strings.ToLower(pattern)
+		return text == strings.ToLower(want)
 	}
-	test, ok := d.tests[pattern]
+	test, ok := d.tests[want]
 	if !ok {
-		lower := strings.ToLower(pattern)
+		lower := strings.ToLower(want)
 		if d.kind == leafGlob {
-			test = fnmatch(lower)
-		} else if test, ok = anchored(lower); !ok {
+			test = glob(lower)
+		} else if test, ok = pyregex.Start(lower); !ok {
 			test = func(string) bool { return false }
 		}
-		d.tests[pattern] = test
+		d.tests[want] = test
 	}
 	return test(text)
 }
@@ -103,12 +104,12 @@ func (d *deep) path(data wire.Map, text, delimiter string) bool {
 }
 
 // dict matches a pattern against a map: its keys, paths below it, and with a leading "*:" anything inside.
-func (d *deep) dict(m wire.Map, pattern string) bool {
+func (d *deep) dict(m wire.Map, want string) bool {
 	d.steps++
 	if d.steps > maxSteps {
 		return false
 	}
-	rest, wildcard := strings.CutPrefix(pattern, "*:")
+	rest, wildcard := strings.CutPrefix(want, "*:")
 	if rest == "*" {
 		return true
 	}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"clustermaster/internal/fnmatch"
+	"clustermaster/internal/pyregex"
 	"clustermaster/wire"
 )
 
@@ -105,9 +107,9 @@ func (m *matching) where(test func(id string) bool) expr {
 func (m *matching) term(tgtType, text, delimiter string) expr {
 	switch tgtType {
 	case "", "glob":
-		return m.where(fnmatch(text))
+		return m.where(glob(text))
 	case "pcre":
-		test, ok := anchored(text)
+		test, ok := pyregex.Start(text)
 		if !ok {
 			return nil
 		}
@@ -178,6 +180,11 @@ func (m *matching) resolve(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// glob is the test of a shell pattern.
+func glob(pattern string) func(string) bool {
+	return func(s string) bool { return fnmatch.Match(pattern, s) }
 }
 
 // inNetwork is the test of an ipcidr target: an address, or a network without host bits.

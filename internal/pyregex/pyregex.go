@@ -1,0 +1,85 @@
+// Package pyregex matches Python's regular expressions, as Salt's options and targets use them, with a bound on time.
+//
+// Lives here: re.match, re.fullmatch and re.search on top of regexp2.
+//
+// Does not: know what is matched, or shell patterns (internal/fnmatch).
+//
+// Guarantee: no expression and no text makes a match run for longer than a tenth of a second.
+package pyregex
+
+import (
+	"strings"
+	"time"
+
+	"github.com/dlclark/regexp2"
+)
+
+// Bounds of one expression.
+const (
+	maxLength    = 64 << 10               // of an expression, bytes
+	regexTimeout = 100 * time.Millisecond // per text; backtracking patterns are easily endless
+	regexBudget  = 2 * time.Second        // per compiled expression, over all texts
+)
+
+// Start returns the test of a regular expression as Python's re.match: anchored at the start, not at the end. ok is false
+// if it does not compile. A text on which it takes too long does not match; nor does any text once the expression has used
+// up two seconds. The test is for one goroutine.
+func Start(expr string) (test func(string) bool, ok bool) { return compile(`\G(?:`, expr, ")") }
+
+// Full is Start for Python's re.fullmatch.
+func Full(expr string) (test func(string) bool, ok bool) { return compile(`\G(?:`, expr, `)\z`) }
+
+// Search is Start for Python's re.search.
+func Search(expr string) (test func(string) bool, ok bool) { return compile("(?:", expr, ")") }
+
+func compile(before, expr, after string) (test func(string) bool, ok bool) {
+	if len(expr) > maxLength {
+		return nil, false
+	}
+	re, err := regexp2.Compile(before+dialect(expr)+after, regexp2.None)
+	if err != nil {
+		return nil, false
+	}
+	re.MatchTimeout = regexTimeout
+	var spent time.Duration
+	return func(s string) bool {
+		if spent > regexBudget {
+			return false
+		}
+		began := time.Now()
+		found, err := re.MatchString(s)
+		spent += time.Since(began)
+		return err == nil && found
+	}, true
+}
+
+// dialect writes a Python expression in the dialect of regexp2 (.NET): (?P<n>..) and (?P=n) as (?<n>..) and \k<n>, and
+// \Z, which is the very end in Python, as \z.
+func dialect(p string) string {
+	var b strings.Builder
+	for i := 0; i < len(p); i++ {
+		switch {
+		case p[i] == '\\' && i+1 < len(p):
+			if p[i+1] == 'Z' {
+				b.WriteString(`\z`)
+			} else {
+				b.WriteString(p[i : i+2])
+			}
+			i++
+		case strings.HasPrefix(p[i:], "(?P<"):
+			b.WriteString("(?<")
+			i += len("(?P<") - 1
+		case strings.HasPrefix(p[i:], "(?P="):
+			end := strings.IndexByte(p[i:], ')')
+			if end < 0 {
+				b.WriteByte(p[i])
+				continue
+			}
+			b.WriteString(`\k<` + p[i+len("(?P="):i+end] + `>`)
+			i += end
+		default:
+			b.WriteByte(p[i])
+		}
+	}
+	return b.String()
+}
