@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	"clustermaster/cluster/clusterpb"
+	"clustermaster/cluster/fsm"
+	"clustermaster/transport/peer"
+	"clustermaster/wire"
+)
+
+// admitTimeout is how long an admission may look for the leader; the joiner tries again.
+const admitTimeout = 8 * time.Second
+
+var (
+	_ peer.Secrets       = (*Node)(nil)
+	_ peer.JoinHandler   = (*Node)(nil)
+	_ peer.ClusterSigner = (*Node)(nil)
+)
+
+// JoinKey implements peer.Secrets: the cluster's K, before founding that of the own config.
+func (n *Node) JoinKey() ([]byte, bool) {
+	if c, ok := n.state.Cluster(); ok {
+		return c.JoinKey, len(c.JoinKey) > 0
+	}
+	return n.cfg.JoinKey, len(n.cfg.JoinKey) > 0
+}
+
+// SignJoin implements peer.ClusterSigner.
+func (n *Node) SignJoin(msg []byte) (string, []byte, error) {
+	key := n.ClusterKey()
+	if key == nil {
+		return "", nil, peer.ErrNoClusterKey
+	}
+	sig, err := key.Sign(wire.SigSHA224, msg)
+	if err != nil {
+		return "", nil, fmt.Errorf("sign for joiner: %w", err)
+	}
+	return key.Public().Text(), sig, nil
+}
+
+// HandleJoin implements peer.JoinHandler: it answers a master that has proved to know the secret. A member that is
+// not the leader asks the leader.
+func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) ([]byte, error) {
+	var r clusterpb.JoinRequest
+	if err := proto.Unmarshal(request, &r); err != nil {
+		return nil, fmt.Errorf("read join request: %w", err)
+	}
+	reply, err := n.answerJoin(ctx, from, &r)
+	if err != nil {
+		return nil, err
+	}
+	n.m.joins.WithLabelValues(reply.GetKind().String()).Inc()
+	if reply.GetKind() == clusterpb.JoinReply_REFUSED {
+		n.log.Warn("joiner refused", "peer", from.ID, "addr", from.Addr, "err", reply.GetReason())
+	}
+	b, err := proto.Marshal(reply)
+	if err != nil {
+		return nil, fmt.Errorf("pack join reply: %w", err)
+	}
+	return b, nil
+}
+
+func (n *Node) answerJoin(ctx context.Context, from peer.Hello, r *clusterpb.JoinRequest) (*clusterpb.JoinReply, error) {
+	cluster, founded := n.state.Cluster()
+	switch {
+	case !founded && len(n.pins.known()) == 0 && !n.founding.Load():
+		reply := &clusterpb.JoinReply{Kind: clusterpb.JoinReply_NONE, Set: n.cfg.set()}
+		if r.GetFound() {
+			granted, to, err := n.give(from.Node(), from.Addr)
+			if err != nil {
+				return nil, err
+			}
+			reply.Granted, reply.GrantedTo = granted, to
+		}
+		return reply, nil
+	case !founded || r.GetFound():
+		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(), Uuid: cluster.UUID,
+			Reason: "this master is still waiting for the cluster's state itself"}, nil
+	}
+	joiner := fsm.Member{
+		Node: from.Node(), ID: from.ID, Incarnation: from.Incarnation, Addr: from.Addr, SPKI: from.SPKI, Version: from.Version,
+	}
+	ctx, cancel := context.WithTimeout(ctx, admitTimeout)
+	defer cancel()
+	var reply *clusterpb.JoinReply
+	err := n.withLeader(ctx, func(leader string) (err error) {
+		if leader == n.self.Node {
+			reply, err = n.admitHere(ctx, joiner, r.GetUuid())
+			return err
+		}
+		client, err := n.client(leader)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errElsewhere, err)
+		}
+		reply, err = client.Admit(ctx, &clusterpb.AdmitRequest{Joiner: toPeer(joiner), Uuid: r.GetUuid()})
+		return err
+	})
+	if errors.Is(err, ErrNoQuorum) {
+		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(), Uuid: cluster.UUID, Reason: err.Error()}, nil
+	}
+	return reply, err
+}
+
+// admitHere, on the leader, makes a joiner a member and a nonvoter of raft; a repeat only says so again.
+func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, uuid string) (*clusterpb.JoinReply, error) {
+	if !n.IsLeader() {
+		return nil, errElsewhere
+	}
+	cluster, ok := n.state.Cluster()
+	if !ok {
+		return nil, errElsewhere // about to be founded
+	}
+	refuse := func(format string, args ...any) (*clusterpb.JoinReply, error) {
+		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_REFUSED, Uuid: cluster.UUID, Reason: fmt.Sprintf(format, args...)}, nil
+	}
+	if uuid != "" && uuid != cluster.UUID {
+		return refuse("%s belongs to cluster %s, not to %s: remove its data directory to join this one", joiner.ID, uuid, cluster.UUID)
+	}
+	put := &fsm.PutMember{Member: joiner, At: time.Now().UTC()}
+	if old, ok := n.state.MemberByID(joiner.ID); ok {
+		if old.Node == joiner.Node {
+			put.Member.Learner = old.Learner
+		} else if n.port.Alive(old.Node) {
+			return refuse("id %s is in use by the master at %s, which is in contact: give the new one another id", joiner.ID, old.Addr)
+		} else {
+			put.Replace = old.Node
+		}
+	}
+	entry, err := fsm.Encode(put)
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := n.applyHere(ctx, entry)
+	if err != nil {
+		return nil, err
+	}
+	switch r.Refused {
+	case "":
+	case fsm.RefusedBarred:
+		return refuse("%s was removed from the cluster; see salt-run cluster.allow", joiner.ID)
+	case fsm.RefusedAddrTaken:
+		return refuse("address %s belongs to another member; see salt-run cluster.members and cluster.remove", joiner.Addr)
+	case fsm.RefusedKeyTaken:
+		return refuse("the node key of %s belongs to another member: a data directory was copied; remove the copy", joiner.ID)
+	case fsm.RefusedIDTaken:
+		return nil, errElsewhere // it came back in between
+	default:
+		return refuse("%s", r.Refused)
+	}
+	if err := n.align(ctx); err != nil {
+		return nil, err
+	}
+	if r.Changed {
+		n.log.Info("peer admitted", "peer", joiner.ID, "addr", joiner.Addr, "replaces", put.Replace)
+	}
+	reply := &clusterpb.JoinReply{Kind: clusterpb.JoinReply_ADMITTED, Uuid: cluster.UUID, Index: n.machine.applied.Load()}
+	for _, m := range n.state.Members() {
+		reply.Members = append(reply.Members, toPeer(m))
+		reply.Set = append(reply.Set, m.Addr)
+	}
+	return reply, nil
+}
+
+// align makes raft's configuration follow the members: joiners become nonvoters, those who left go, addresses follow.
+func (n *Node) align(ctx context.Context) error {
+	n.aligning.Lock()
+	defer n.aligning.Unlock()
+	have := make(map[string]raft.Server)
+	for _, s := range n.servers() {
+		have[string(s.ID)] = s
+		if _, ok := n.state.MemberByNode(string(s.ID)); ok {
+			continue
+		}
+		if err := await(ctx, n.raft.RemoveServer(s.ID, 0, enqueueTimeout)); err != nil {
+			return fmt.Errorf("remove %s from raft: %w", s.ID, err)
+		}
+	}
+	for _, m := range n.state.Members() {
+		s, ok := have[m.Node]
+		if ok && s.Address == n.raftAddr(m) {
+			continue
+		}
+		add := n.raft.AddNonvoter
+		if ok && s.Suffrage == raft.Voter {
+			add = n.raft.AddVoter
+		}
+		if err := await(ctx, add(raft.ServerID(m.Node), n.raftAddr(m), 0, enqueueTimeout)); err != nil {
+			return fmt.Errorf("add %s to raft: %w", m.Node, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermaster/cluster"
+	"clustermaster/cluster/fsm"
+	"clustermaster/wire"
+)
+
+// alone runs a stand-alone node until the test ends or stop is called.
+func alone(t *testing.T, cfg cluster.Config) (n *cluster.Node, stop func()) {
+	t.Helper()
+	cfg.ID = "m1"
+	n, err := cluster.Open(cfg, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return n, stop
+}
+
+func serving(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := n.WaitServing(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAloneFoundsWithTheKeyThatIsThere(t *testing.T) {
+	t.Parallel()
+	key, err := wire.GeneratePrivateKey(2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem := filepath.Join(t.TempDir(), "master.pem")
+	if err := os.WriteFile(pem, key.PEM(), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	cfg := cluster.Config{
+		DataDir:         filepath.Join(t.TempDir(), "data"),
+		ClusterKeyFiles: []string{pem + ".absent", pem},
+		OnFounded: func(ctx context.Context, n *cluster.Node) error {
+			if calls++; calls == 1 {
+				return errors.New("first attempt breaks")
+			}
+			_, _, err := n.Propose(ctx, &fsm.ImportKeys{Keys: []fsm.Key{{ID: "web1", State: fsm.KeyAccepted, Pub: "P"}}, At: time.Now().UTC()})
+			return err
+		},
+	}
+	n, stop := alone(t, cfg)
+	serving(t, n)
+	if calls != 2 {
+		t.Errorf("OnFounded ran %d times before serving, want 2", calls)
+	}
+	if got := n.ClusterKey().Public().Text(); got != key.Public().Text() {
+		t.Error("another cluster key")
+	}
+	if _, ok := n.State().Key("web1"); !ok {
+		t.Error("import is missing while serving")
+	}
+	if !n.Ready() || len(n.Members()) != 1 || n.Ring().Replicas() != 1 || len(n.Secrets().AES) != 1 {
+		t.Errorf("ready %v, members %d", n.Ready(), len(n.Members()))
+	}
+	if un := n.ConfirmEverywhere(t.Context(), n.State().AppliedIndex()); un != nil {
+		t.Errorf("unconfirmed: %v", un)
+	}
+	uuid, _ := n.State().Cluster()
+	stop()
+	n, _ = alone(t, cfg)
+	again, ok := n.State().Cluster()
+	if !ok || again.UUID != uuid.UUID {
+		t.Error("another cluster after restart")
+	}
+	serving(t, n)
+	if calls != 2 {
+		t.Error("OnFounded ran again after a restart")
+	}
+}
+
+func TestSnapshotAndReplay(t *testing.T) {
+	t.Parallel()
+	cfg := cluster.Config{DataDir: filepath.Join(t.TempDir(), "data")}
+	n, stop := alone(t, cfg)
+	serving(t, n)
+	for i := range 400 {
+		if _, _, err := n.Propose(t.Context(), offer(strings.Repeat("x", i+1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	n, stop = alone(t, cfg)
+	if keys, _ := n.State().Keys(); len(keys) < 399 { // the last one may wait for the leader's no-op
+		t.Errorf("%d keys right after Open", len(keys))
+	}
+	serving(t, n)
+	if keys, _ := n.State().Keys(); len(keys) != 400 {
+		t.Errorf("%d keys", len(keys))
+	}
+	stop()
+}
+
+func TestFollowersHearEveryChangeInOrder(t *testing.T) {
+	t.Parallel()
+	cfg := cluster.Config{ID: "m1", DataDir: filepath.Join(t.TempDir(), "data")}
+	n, err := cluster.Open(cfg, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type heard struct {
+		index  uint64
+		change fsm.Change
+	}
+	changes := make(chan heard, 100)
+	n.OnApply(func(index uint64, c fsm.Change) { changes <- heard{index, c} })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	serving(t, n)
+	if _, _, err := n.Propose(ctx, offer("a")); err != nil {
+		t.Fatal(err)
+	}
+	if c := <-changes; !c.change.Restored {
+		t.Errorf("first: %+v", c)
+	}
+	last := uint64(0)
+	for {
+		select {
+		case c := <-changes:
+			if c.index <= last {
+				t.Errorf("index %d after %d", c.index, last)
+			}
+			last = c.index
+			if c.change.Op == fsm.OpOfferKey {
+				if len(c.change.Keys) != 1 || c.change.Keys[0].Key.ID != "a" {
+					t.Errorf("got %+v", c.change)
+				}
+				return
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the change was not told")
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	n, err := cluster.Open(cluster.Config{ID: "m1", DataDir: dir}, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lost := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(lost, "raft"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(lost, "raft", "raft.db"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name string
+		cfg  cluster.Config
+		want string
+	}{
+		{"another id", cluster.Config{ID: "m2", DataDir: dir}, `belongs to id "m1", not "m2"`},
+		{"no id", cluster.Config{DataDir: dir}, "must be set and hold no slash"},
+		{"a log without identity", cluster.Config{ID: "m1", DataDir: lost}, "has a raft log but no identity.json"},
+		{"an address without a port", cluster.Config{ID: "m1", DataDir: dir, Addr: "127.0.0.1:1", ClusterID: "c", JoinKey: []byte("k")}, "go together"},
+		{"no secret", cluster.Config{ID: "m1", DataDir: dir, Addr: "127.0.0.1:1", ClusterID: "c"}, "cluster_secret"},
+	}
+	for _, tt := range tests {
+		if _, err := cluster.Open(tt.cfg, nil, nil, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,437 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermaster/cluster"
+	"clustermaster/cluster/clustertest"
+	"clustermaster/cluster/fsm"
+	"clustermaster/transport/peer"
+)
+
+func offer(id string) *fsm.OfferKey {
+	return &fsm.OfferKey{ID: id, Pub: "PUB of " + id, At: time.Now().UTC()}
+}
+
+func propose(t *testing.T, n *clustertest.Node, c fsm.Command) uint64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), clustertest.Patience)
+	defer cancel()
+	r, index, err := n.Propose(ctx, c)
+	if err != nil || r.Refused != "" {
+		t.Fatalf("propose on %s: %v %+v", n.ID, err, r)
+	}
+	return index
+}
+
+func hasKey(id string) func(*clustertest.Node) error {
+	return func(n *clustertest.Node) error {
+		if _, ok := n.State().Key(id); !ok {
+			return fmt.Errorf("no key %s", id)
+		}
+		return nil
+	}
+}
+
+func TestThreeMastersFoundForwardAndReadTheirWrites(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	if ring := c.Nodes[2].Ring(); ring.Replicas() != 3 || len(ring.Members()) != 3 {
+		t.Errorf("ring: %d replicas, members %v", ring.Replicas(), ring.Members())
+	}
+	for i, n := range c.Nodes {
+		id := fmt.Sprintf("minion%d", i)
+		index := propose(t, n, offer(id))
+		if err := hasKey(id)(n); err != nil {
+			t.Errorf("%s does not read its own write: %v", n.ID, err)
+		}
+		if un := n.ConfirmEverywhere(t.Context(), index); len(un) > 0 {
+			t.Errorf("unconfirmed: %v", un)
+		}
+		for _, other := range c.Nodes {
+			if err := hasKey(id)(other); err != nil {
+				t.Errorf("confirmed everywhere, but %s: %v", other.ID, err)
+			}
+		}
+	}
+	// A read index on any master shows what any other acknowledged.
+	for i := range 20 {
+		id := fmt.Sprintf("read%d", i)
+		propose(t, c.Nodes[i%3], offer(id))
+		reader := c.Nodes[(i+1)%3]
+		if err := reader.ReadIndex(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := hasKey(id)(reader); err != nil {
+			t.Errorf("after a read index %s: %v", reader.ID, err)
+		}
+	}
+	uuid, _ := c.Nodes[0].State().Cluster()
+	for _, n := range c.Nodes[1:] {
+		other, _ := n.State().Cluster()
+		if other.UUID != uuid.UUID || n.ClusterKey() == nil || !bytes.Equal(n.ClusterKey().PEM(), c.Nodes[0].ClusterKey().PEM()) {
+			t.Errorf("%s has another cluster or key", n.ID)
+		}
+		if got, want := n.Secrets().AES[0].Key, c.Nodes[0].Secrets().AES[0].Key; got != want {
+			t.Errorf("%s has another AES key", n.ID)
+		}
+	}
+	for _, m := range c.Nodes[1].Members() {
+		if !m.Voter || !m.Reachable || m.Addr == "" {
+			t.Errorf("member: %+v", m)
+		}
+	}
+}
+
+func TestLeaderKilled(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	old := c.Leader()
+	propose(t, old, offer("before"))
+	old.Kill()
+	begin := time.Now()
+	for _, n := range c.Up() {
+		propose(t, n, offer("after on "+n.ID))
+	}
+	t.Logf("writes go on %v after the leader was killed", time.Since(begin))
+	old.Start()
+	c.WaitReady()
+	for _, id := range []string{"before", "after on " + c.Up()[0].ID} {
+		c.WaitAll("key "+id, func(n *clustertest.Node) error {
+			if id == "after on "+old.ID {
+				return nil
+			}
+			return hasKey(id)(n)
+		})
+	}
+	c.WaitVoters(3)
+}
+
+func TestLeadershipIsHandedOver(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	old := c.Leader()
+	old.Stop()
+	if !strings.Contains(old.Log(), "leadership handed over") {
+		t.Error("not handed over")
+	}
+	begin := time.Now()
+	propose(t, c.Up()[0], offer("x"))
+	t.Logf("a write took %v after an orderly stop", time.Since(begin))
+}
+
+func TestLoneSurvivorKnowsWhatWasAgreed(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	follower := c.Follower()
+	propose(t, c.Leader(), offer("web1"))
+	propose(t, follower, &fsm.ChangeKeys{Action: fsm.AcceptKeys, IDs: []string{"web1"}, From: fsm.StateSet(fsm.KeyPending), At: time.Now().UTC()})
+	aes := follower.Secrets().AES[0].Key
+	c.WaitAll("no-op after the last change", func(n *clustertest.Node) error {
+		k, _ := n.State().Key("web1")
+		if n.State().AppliedIndex() <= k.Index {
+			return errors.New("the key is still the last entry")
+		}
+		return nil
+	})
+	for _, n := range c.Nodes {
+		n.Stop()
+	}
+	follower.Start()
+	k, ok := follower.State().Key("web1")
+	if !ok || k.State != fsm.KeyAccepted {
+		t.Errorf("key after restart, before anybody was heard: %+v %v", k, ok)
+	}
+	if n := len(follower.Members()); n != 3 {
+		t.Errorf("members after restart: %d", n)
+	}
+	if got := follower.Secrets().AES; len(got) == 0 || got[0].Key != aes {
+		t.Error("AES key after restart differs")
+	}
+	if follower.ClusterKey() == nil || len(follower.Secrets().Session) == 0 {
+		t.Error("no cluster key or session secret after restart")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), clustertest.Patience)
+	defer cancel()
+	if err := follower.WaitServing(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if follower.Ready() {
+		t.Error("ready without a leader")
+	}
+	begin := time.Now()
+	_, _, err := follower.Propose(ctx, offer("web2"))
+	var nq *cluster.NoQuorumError
+	if !errors.As(err, &nq) || !errors.Is(err, cluster.ErrNoQuorum) {
+		t.Fatalf("got %v, want a NoQuorumError", err)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("no quorum was said after %v", took)
+	}
+	if want := "no quorum: 1 of 3 voters reachable, missing "; !strings.HasPrefix(nq.Error(), want) || !strings.Contains(nq.Error(), "start the missing masters") {
+		t.Errorf("text: %s", nq)
+	}
+	if _, ok := follower.State().Key("web2"); ok {
+		t.Error("a refused change was stored")
+	}
+	for _, n := range c.Nodes {
+		n.Start()
+	}
+	c.WaitVoters(3)
+	propose(t, follower, offer("web2"))
+}
+
+func TestWipedFounderJoins(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	propose(t, c.Nodes[0], offer("web1"))
+	before, _ := c.Nodes[1].State().Cluster()
+	oldNode := c.Nodes[0].Self().Node
+	c.Nodes[0].Kill()
+	c.Nodes[0].Wipe()
+	c.Nodes[0].Start()
+	c.WaitAll("three voters, the wiped one anew", func(n *clustertest.Node) error {
+		after, _ := n.State().Cluster()
+		if after.UUID != before.UUID {
+			return fmt.Errorf("cluster %q, was %q", after.UUID, before.UUID)
+		}
+		if _, ok := n.State().MemberByNode(oldNode); ok {
+			return errors.New("the old incarnation is still a member")
+		}
+		return hasKey("web1")(n)
+	})
+	c.WaitVoters(3)
+	if c.Nodes[0].Self().Node == oldNode {
+		t.Error("a wiped disk has its old incarnation")
+	}
+}
+
+func TestWholeClusterRestarts(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	propose(t, c.Nodes[1], offer("web1"))
+	for _, n := range c.Nodes {
+		n.Kill()
+	}
+	for _, n := range c.Nodes {
+		n.Start()
+	}
+	c.WaitVoters(3)
+	c.WaitAll("web1", hasKey("web1"))
+}
+
+func TestWrongSecretNeverJoins(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3, func(i int, cfg *cluster.Config) {
+		cfg.JoinTimeout = time.Second
+		if i == 2 {
+			cfg.JoinKey = peer.JoinKey("another secret, long enough", clustertest.ClusterID)
+		}
+	})
+	wrong := c.Nodes[2]
+	c.Wait("the first two found", func() error {
+		if !c.Nodes[0].Ready() || !c.Nodes[1].Ready() {
+			return errors.New("not ready")
+		}
+		return nil
+	})
+	c.Wait("a plain line in the log", func() error {
+		if !strings.Contains(wrong.Log(), "cluster_secret") {
+			return errors.New("nothing said")
+		}
+		return nil
+	})
+	if n := len(c.Nodes[0].Members()); n != 2 {
+		t.Errorf("%d members", n)
+	}
+	if wrong.Serving() || len(wrong.Members()) != 0 || wrong.ClusterKey() != nil {
+		t.Error("the master with the wrong secret serves or knows members")
+	}
+	if strings.Contains(wrong.Log(), "another secret") || strings.Contains(c.Nodes[0].Log(), clustertest.Secret) {
+		t.Error("a secret is in a log")
+	}
+}
+
+func TestMinorityNeverFounds(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Prepare(t, 3, func(_ int, cfg *cluster.Config) { cfg.JoinTimeout = 500 * time.Millisecond })
+	c.Nodes[0].Start()
+	c.Wait("the founder says what it waits for", func() error {
+		if !strings.Contains(c.Nodes[0].Log(), "2 of 3") {
+			return errors.New("nothing said")
+		}
+		return nil
+	})
+	if _, ok := c.Nodes[0].State().Cluster(); ok {
+		t.Fatal("founded alone")
+	}
+	c.Nodes[1].Start()
+	c.Wait("a majority founds", func() error {
+		if !c.Nodes[0].Ready() || !c.Nodes[1].Ready() {
+			return errors.New("not ready")
+		}
+		return nil
+	})
+	c.Nodes[2].Start()
+	c.WaitVoters(3)
+}
+
+func TestSameIDInContactIsRefused(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3, func(i int, cfg *cluster.Config) {
+		if i == 2 {
+			cfg.ID = "m2"
+		}
+	})
+	c.Wait("the second m2 is told", func() error {
+		for _, n := range c.Nodes[1:] {
+			if strings.Contains(n.Log(), "id m2 is in use by the master at") {
+				return nil
+			}
+		}
+		return errors.New("nothing said")
+	})
+	if n := len(c.Nodes[0].Members()); n != 2 {
+		t.Errorf("%d members", n)
+	}
+}
+
+func TestMinorityRefusesAndHeals(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	cut := c.Leader()
+	c.Isolate(cut)
+	c.Wait("the others go on", func() error {
+		for _, n := range c.Nodes {
+			if n != cut && n.IsLeader() {
+				return nil
+			}
+		}
+		return errors.New("no leader")
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, _, err := cut.Propose(ctx, offer("minority")); !errors.Is(err, cluster.ErrNoQuorum) {
+		t.Errorf("propose in the minority: %v", err)
+	}
+	if err := cut.ReadIndex(ctx); !errors.Is(err, cluster.ErrNoQuorum) {
+		t.Errorf("read index in the minority: %v", err)
+	}
+	if !cut.Serving() {
+		t.Error("the cut off master stopped serving")
+	}
+	for _, n := range c.Nodes {
+		if n != cut {
+			propose(t, n, offer("majority"))
+			break
+		}
+	}
+	c.Wait("not ready in the minority", func() error {
+		if cut.Ready() {
+			return errors.New("ready")
+		}
+		return nil
+	})
+	c.Heal()
+	c.WaitReady()
+	c.WaitAll("one history", hasKey("majority"))
+	for _, n := range c.Nodes {
+		if _, ok := n.State().Key("minority"); ok {
+			t.Errorf("%s has what was refused", n.ID)
+		}
+	}
+}
+
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	n := c.Follower()
+	first := n.Secrets()
+	if err := n.RotateAES(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range c.Nodes {
+		s := m.Secrets()
+		if s.AES[0].Epoch != 2 || len(s.AES) != 2 || s.AES[1].Key != first.AES[0].Key {
+			t.Errorf("%s right after the rotation: %d AES epochs, first %d", m.ID, len(s.AES), s.AES[0].Epoch)
+		}
+		if s.Session[0].Epoch != 1 {
+			t.Errorf("%s: the session secret moved with the AES key", m.ID)
+		}
+	}
+	c.WaitAll("the old AES key goes", func(m *clustertest.Node) error {
+		if got := len(m.Secrets().AES); got != 1 {
+			return fmt.Errorf("%d AES epochs", got)
+		}
+		return nil
+	})
+	if err := n.RotateSession(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range c.Nodes {
+		if s := m.Secrets().Session; s[0].Epoch != 2 || len(s) != 2 || !bytes.Equal(s[1].Secret, first.Session[0].Secret) {
+			t.Errorf("%s: session epochs %d", m.ID, len(s))
+		}
+	}
+	if text := fmt.Sprintf("%v", first.AES[0].Key); strings.Contains(n.Log(), first.AES[0].Key.String()) || text == first.AES[0].Key.String() && false {
+		t.Error("a key is in the log")
+	}
+}
+
+func TestRotationByAge(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1, func(_ int, cfg *cluster.Config) { cfg.PublishSession = 2 * time.Second })
+	c.Wait("both rotate", func() error {
+		s := c.Nodes[0].Secrets()
+		if len(s.AES) == 0 || s.AES[0].Epoch < 2 || s.Session[0].Epoch < 2 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+func TestRemovedMemberIsOut(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	leader := c.Leader()
+	var gone *clustertest.Node
+	for _, n := range c.Nodes {
+		if n != leader {
+			gone = n
+		}
+	}
+	propose(t, leader, &fsm.RemoveMember{Node: gone.Self().Node, Bar: true, At: time.Now().UTC()})
+	c.Wait("two voters and two in the ring", func() error {
+		if n := len(leader.State().Ring().Members); n != 2 || len(leader.Members()) != 2 {
+			return fmt.Errorf("%d in the ring", n)
+		}
+		return nil
+	})
+	c.Wait("told why", func() error {
+		if !strings.Contains(gone.Log(), "was removed from the cluster") {
+			return errors.New("nothing said")
+		}
+		return nil
+	})
+	c.Wait("no longer ready", func() error {
+		if gone.Ready() {
+			return errors.New("ready")
+		}
+		return nil
+	})
+}

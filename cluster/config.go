@@ -1,0 +1,132 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config says who this master is and how it keeps company. It is read only after Open.
+type Config struct {
+	ID      string   // option id
+	Addr    string   // host:port at which peers reach this master; "" makes it stand-alone
+	Peers   []string // option cluster_peers: host or host:port; the port of Addr is the default
+	Version string   // of this program, shown to peers
+	SPKI    [32]byte // SHA-256 of the node key's SubjectPublicKeyInfo, transport/peer.NodeKey.SPKI
+	Pins    *Pins    // the one that the peer port was made with; Open makes it answer
+
+	ClusterID string
+	// JoinKey is K, made from cluster_secret by transport/peer.JoinKey. It serves founding and joining only.
+	JoinKey []byte
+	// PubFingerprint is the option cluster_pub_fingerprint: the cluster key that a joiner expects.
+	PubFingerprint string
+	// Found founds without asking for a majority, unless somebody has state (salt-master --found).
+	Found bool
+
+	DataDir string // raft/, identity and grants; made with mode 0700
+
+	MaxVoters      int           // option cluster_max_voters, default 5
+	JoinTimeout    time.Duration // option cluster_join_timeout, default 30 s
+	StaleLimit     time.Duration // option cluster_stale_limit, default 10 s
+	PublishSession time.Duration // option publish_session: age at which AES and session secrets rotate; 0: never
+	SessionGrace   time.Duration // how long a replaced session secret opens requests; default 10 min
+	AESGrace       time.Duration // how long a replaced AES key opens requests; default 60 s
+
+	// ClusterKeyFiles are tried in order at founding for the RSA key that signs Salt's messages
+	// (cluster_pki_dir/cluster.pem, <id>.pem, master.pem); with none of them there a new one of KeySize bits is made.
+	ClusterKeyFiles []string
+	KeyPass         string // option key_pass, for ClusterKeyFiles
+	KeySize         int    // option keysize, default 2048
+	Partitions      int    // of the ring, fixed at founding; default 256
+
+	// OnFounded runs on the founder after founding, again after a crash until it has succeeded once: import of keys.
+	OnFounded func(ctx context.Context, n *Node) error
+
+	// HeartbeatTimeout is how long a follower waits for the leader before it calls an election; default 1 s: three
+	// masters, a balancer and minions on 2 busy cores stay calm, and a dead leader is replaced in 1 to 3 s.
+	HeartbeatTimeout time.Duration
+	// SnapshotThreshold is the number of log entries after which a snapshot is taken; default 8192.
+	SnapshotThreshold uint64
+	// IsolatedServe is how long a master that hears no leader goes on serving (cluster_isolated_serve_seconds); 0: for ever.
+	IsolatedServe time.Duration
+	// ServeWithout is how long a master looks for a leader at start before it serves what it has; default 15 s.
+	ServeWithout time.Duration
+}
+
+// withDefaults returns c complete, or all that is wrong with it.
+func (c Config) withDefaults() (Config, error) {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	def(&c.JoinTimeout, 30*time.Second)
+	def(&c.StaleLimit, 10*time.Second)
+	def(&c.SessionGrace, 10*time.Minute)
+	def(&c.AESGrace, time.Minute)
+	def(&c.HeartbeatTimeout, time.Second)
+	def(&c.ServeWithout, 15*time.Second)
+	if c.MaxVoters <= 0 {
+		c.MaxVoters = 5
+	}
+	if c.KeySize <= 0 {
+		c.KeySize = 2048
+	}
+	if c.Partitions <= 0 {
+		c.Partitions = 256
+	}
+	if c.SnapshotThreshold == 0 {
+		c.SnapshotThreshold = 8192
+	}
+	var errs []error
+	if c.ID == "" || strings.Contains(c.ID, "/") {
+		errs = append(errs, fmt.Errorf("id %q: must be set and hold no slash", c.ID))
+	}
+	if c.DataDir == "" {
+		errs = append(errs, errors.New("data directory: must be set"))
+	}
+	if c.Addr == "" {
+		return c, errors.Join(errs...)
+	}
+	if c.ClusterID == "" {
+		errs = append(errs, errors.New("cluster_id: must be set where a peer address is"))
+	}
+	if len(c.JoinKey) == 0 {
+		errs = append(errs, errors.New("cluster_secret: must be set; make one with clustermaster init"))
+	}
+	host, port, err := net.SplitHostPort(c.Addr)
+	if err != nil || host == "" {
+		return c, errors.Join(append(errs, fmt.Errorf("peer address %q: must be host:port", c.Addr))...)
+	}
+	peers := make([]string, 0, len(c.Peers))
+	for _, p := range c.Peers {
+		if _, _, err := net.SplitHostPort(p); err != nil {
+			p = net.JoinHostPort(strings.Trim(p, "[]"), port)
+		}
+		if p != c.Addr {
+			peers = append(peers, p)
+		}
+	}
+	c.Peers = peers
+	return c, errors.Join(errs...)
+}
+
+// set is own address and peers, in Salt's order: by the text of the host. The first one founds.
+func (c Config) set() []string { return sortedSet(append([]string{c.Addr}, c.Peers...)) }
+
+func sortedSet(addrs []string) []string {
+	addrs = slices.Clone(addrs)
+	slices.SortFunc(addrs, func(a, b string) int {
+		ha, pa, _ := net.SplitHostPort(a)
+		hb, pb, _ := net.SplitHostPort(b)
+		if n := strings.Compare(ha, hb); n != 0 {
+			return n
+		}
+		return strings.Compare(pa, pb)
+	})
+	return slices.Compact(addrs)
+}

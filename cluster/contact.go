@@ -1,0 +1,84 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"clustermaster/cluster/clusterpb"
+)
+
+// Contact between members.
+const (
+	contactEvery   = time.Second
+	contactTimeout = time.Second
+)
+
+// contact is what a member said when it was last asked.
+type contact struct {
+	at      time.Time // of the last answer
+	applied uint64
+	serving bool
+	ready   bool
+}
+
+// contact asks every other member for its state, once a second.
+func (n *Node) contact(ctx context.Context) error {
+	tick := time.NewTicker(contactEvery)
+	defer tick.Stop()
+	for {
+		var wg sync.WaitGroup
+		for _, m := range n.state.Members() {
+			if m.Node == n.self.Node || !n.port.Alive(m.Node) {
+				continue
+			}
+			wg.Go(func() { n.ask(ctx, m.Node) })
+		}
+		wg.Wait()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (n *Node) ask(ctx context.Context, node string) {
+	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
+	defer cancel()
+	client, err := n.client(node)
+	if err != nil {
+		return
+	}
+	r, err := client.Status(ctx, &clusterpb.StatusRequest{})
+	if err != nil {
+		return // Alive says the same within a second
+	}
+	now := time.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.contacts[node]
+	c.at, c.applied, c.serving, c.ready = now, r.GetApplied(), r.GetServing(), r.GetReady()
+	n.contacts[node] = c
+}
+
+// mayServe says whether a member may be acting on its state now: it answers, or did until so short a time ago that it
+// need not have noticed the leader's silence. One that this process never heard counts as heard at the start.
+func (n *Node) mayServe(node string) bool {
+	if n.port.Alive(node) {
+		return true
+	}
+	heard := n.port.LastHeard(node)
+	if heard.Before(n.started) {
+		heard = n.started
+	}
+	return time.Since(heard) < n.cfg.StaleLimit+2*contactEvery
+}
+
+func (n *Node) client(node string) (clusterpb.ClusterClient, error) {
+	conn, err := n.port.Conn(node)
+	if err != nil {
+		return nil, err
+	}
+	return clusterpb.NewClusterClient(conn), nil
+}

@@ -1,0 +1,50 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"clustermaster/cluster/fsm"
+)
+
+// ErrNoQuorum is what errors.Is finds in a *NoQuorumError.
+var ErrNoQuorum = errors.New("no quorum")
+
+// ErrNotFounded says that this master does not belong to a cluster yet.
+var ErrNotFounded = errors.New("not a member of a cluster yet")
+
+// NoQuorumError says that nothing can be agreed on now, and what to do.
+type NoQuorumError struct {
+	Reachable int      // voters that this master reaches, itself included if it is one
+	Voters    int      // of the cluster
+	Missing   []string // ids of voters that it does not reach
+	cause     error
+}
+
+func (e *NoQuorumError) Error() string {
+	if len(e.Missing) == 0 {
+		return fmt.Sprintf("no leader was elected yet (%d of %d voters are reachable); try again in a few seconds", e.Reachable, e.Voters)
+	}
+	return fmt.Sprintf("no quorum: %d of %d voters reachable, missing %s; start the missing masters or repair their network, "+
+		"if they are lost for good see cluster.recover", e.Reachable, e.Voters, strings.Join(e.Missing, ", "))
+}
+
+// Is makes errors.Is(err, ErrNoQuorum) true.
+func (e *NoQuorumError) Is(target error) bool { return target == ErrNoQuorum }
+
+// Unwrap returns what the last attempt ended with.
+func (e *NoQuorumError) Unwrap() error { return e.cause }
+
+// RefusedError is a command that the state refused.
+type RefusedError struct{ Reason fsm.Refusal }
+
+func (e *RefusedError) Error() string { return "refused: " + string(e.Reason) }
+
+// refused turns a refusal into an error.
+func refused(r fsm.Result) error {
+	if r.Refused == "" {
+		return nil
+	}
+	return &RefusedError{r.Refused}
+}

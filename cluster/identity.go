@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Files of the data directory beside raft/.
+const (
+	identityFile = "identity.json"
+	grantFile    = "grant.json"
+	peersFile    = "peers.json"
+	foundingFile = "founding" // present from the decision to found until OnFounded has succeeded
+)
+
+// identity is made with the data directory and dies with it.
+type identity struct {
+	ID          string `json:"id"`
+	Incarnation string `json:"incarnation"`
+}
+
+// loadIdentity reads or makes the identity of dir, which is made if absent.
+func loadIdentity(dir, id string) (identity, error) {
+	if err := os.MkdirAll(filepath.Join(dir, "raft"), 0o700); err != nil {
+		return identity{}, fmt.Errorf("make data directory: %w", err)
+	}
+	var have identity
+	path := filepath.Join(dir, identityFile)
+	found, err := readJSON(path, &have)
+	if err != nil {
+		return identity{}, err
+	}
+	if found {
+		if have.ID != id {
+			return identity{}, fmt.Errorf("data directory %s belongs to id %q, not %q: set id back, or remove the directory to join as a new member", dir, have.ID, id)
+		}
+		return have, nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, "raft", "raft.db")); err == nil {
+		return identity{}, fmt.Errorf("data directory %s has a raft log but no %s: remove the directory to join as a new member", dir, identityFile)
+	}
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return identity{}, fmt.Errorf("make incarnation: %w", err)
+	}
+	have = identity{ID: id, Incarnation: hex.EncodeToString(random[:])}
+	return have, writeJSON(path, have)
+}
+
+// readJSON decodes a file; false and no error if it is not there.
+func readJSON(path string, v any) (bool, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", path, err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("read %s: %w", path, err)
+	}
+	return true, nil
+}
+
+// writeJSON replaces a file durably: synced, then renamed, then the folder synced.
+func writeJSON(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return writeFile(path, append(b, '\n'))
+}
+
+func writeFile(path string, b []byte) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

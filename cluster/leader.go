@@ -1,0 +1,274 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"clustermaster/cluster/fsm"
+	"clustermaster/wire"
+)
+
+const (
+	dutyEvery  = 250 * time.Millisecond
+	quietAfter = time.Second      // after the last change the leader writes a no-op
+	verifyGap  = time.Second      // between confirmations of leadership by a majority
+	markAge    = 2 * time.Second  // a joiner has caught up when it has what was applied so long ago
+	stagedAge  = 30 * time.Second // a staged secret whose proposer has not activated it by then is taken over
+	dutyLimit  = 10 * time.Second // of one round of duties
+)
+
+// lead does the leader's work for as long as this master is the leader: first a barrier, then, on a timer, what keeps
+// the cluster in order. Everything it does is decided by the state again each time, so the next leader takes up
+// whatever this one leaves.
+func (n *Node) lead(ctx context.Context) error {
+	tick := time.NewTicker(dutyEvery)
+	defer tick.Stop()
+	var marks []mark
+	trouble := &complaint{}
+	for {
+		if n.raft.State() == raft.Leader {
+			round, cancel := context.WithTimeout(ctx, dutyLimit)
+			now := time.Now()
+			marks = append(marks, mark{now, n.machine.applied.Load()})
+			for len(marks) > 1 && now.Sub(marks[1].at) >= markAge {
+				marks = marks[1:]
+			}
+			if err := n.duties(round, marks[0].applied); err != nil && ctx.Err() == nil && !errors.Is(err, errElsewhere) {
+				trouble.say(n, "leader's duty not done, trying again", err)
+			}
+			cancel()
+		} else if n.established.Swap(0) != 0 {
+			n.log.Info("no longer the leader")
+			marks = nil
+		}
+		select {
+		case <-tick.C:
+		case <-n.raft.LeaderCh():
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// mark is how far the leader was at a time.
+type mark struct {
+	at      time.Time
+	applied uint64
+}
+
+func (n *Node) duties(ctx context.Context, caughtUp uint64) error {
+	if !n.IsLeader() {
+		if err := n.establish(ctx); err != nil {
+			return err
+		}
+	}
+	if time.Since(time.Unix(0, n.verified.Load())) >= verifyGap {
+		if _, err := n.readIndexHere(ctx); err != nil {
+			return err
+		}
+	}
+	if n.machine.restless(quietAfter) {
+		if err := n.do(ctx, fsm.Noop{}); err != nil {
+			return err
+		}
+	}
+	if n.port != nil {
+		if err := n.align(ctx); err != nil {
+			return err
+		}
+		if err := n.promote(ctx, caughtUp); err != nil {
+			return err
+		}
+	}
+	n.rotate(ctx)
+	return nil
+}
+
+// establish waits until all that earlier leaders acknowledged is applied here, and founds the cluster where this
+// leader is the founder.
+func (n *Node) establish(ctx context.Context) error {
+	term := n.raft.CurrentTerm()
+	if err := await(ctx, n.raft.Barrier(enqueueTimeout)); err != nil {
+		return fmt.Errorf("barrier: %w", err)
+	}
+	if n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
+		return errElsewhere
+	}
+	n.established.Store(term)
+	n.verified.Store(time.Now().UnixNano())
+	n.log.Info("leader of the cluster", "term", term, "index", n.machine.applied.Load())
+	if _, ok := n.state.Cluster(); !ok {
+		return n.found(ctx)
+	}
+	return nil
+}
+
+// do applies a command as the leader; a refusal is an error.
+func (n *Node) do(ctx context.Context, c fsm.Command) error {
+	entry, err := fsm.Encode(c)
+	if err != nil {
+		return err
+	}
+	r, _, err := n.applyHere(ctx, entry)
+	if err == nil {
+		err = refused(r)
+	}
+	if err != nil {
+		return fmt.Errorf("apply %T: %w", c, err)
+	}
+	return nil
+}
+
+// found makes the cluster's identity, keys and secrets.
+func (n *Node) found(ctx context.Context) error {
+	key, from, err := n.foundingKey()
+	if err != nil {
+		return fmt.Errorf("found cluster: %w", err)
+	}
+	aes, err := wire.NewKey()
+	if err != nil {
+		return fmt.Errorf("found cluster: %w", err)
+	}
+	session, err := randomSecret()
+	if err != nil {
+		return fmt.Errorf("found cluster: %w", err)
+	}
+	var uuid [16]byte
+	if _, err := rand.Read(uuid[:]); err != nil {
+		return fmt.Errorf("found cluster: %w", err)
+	}
+	c := &fsm.Found{
+		Cluster: fsm.Cluster{
+			UUID: hex.EncodeToString(uuid[:]), ClusterID: n.cfg.ClusterID, ClusterKey: string(key.PEM()),
+			JoinKey: n.cfg.JoinKey, Partitions: n.cfg.Partitions,
+		},
+		Member: n.self, AES: aes.String(), Session: session, At: time.Now().UTC(),
+	}
+	if n.port == nil {
+		c.Cluster.JoinKey = nil
+	}
+	if err := n.do(ctx, c); err != nil {
+		return fmt.Errorf("found cluster: %w", err)
+	}
+	if err := n.refreshSecrets(); err != nil {
+		return err
+	}
+	n.log.Info("cluster founded", "uuid", c.Cluster.UUID, "cluster_id", n.cfg.ClusterID, "key", from)
+	return nil
+}
+
+// foundingKey reads the first key file that is there, or makes a key.
+func (n *Node) foundingKey() (key *wire.PrivateKey, from string, err error) {
+	for _, path := range n.cfg.ClusterKeyFiles {
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("read cluster key: %w", err)
+		}
+		key, err := wire.ParsePrivateKey(b, n.cfg.KeyPass)
+		if err != nil {
+			return nil, "", fmt.Errorf("read cluster key %s: %w", path, err)
+		}
+		return key, path, nil
+	}
+	key, err = wire.GeneratePrivateKey(n.cfg.KeySize)
+	if err != nil {
+		return nil, "", fmt.Errorf("make cluster key: %w", err)
+	}
+	return key, "new", nil
+}
+
+// promote gives a vote to nonvoters that have caught up, up to MaxVoters, and then a share of the data; members that
+// left lose theirs.
+func (n *Node) promote(ctx context.Context, caughtUp uint64) error {
+	voters := n.voters()
+	ring := n.state.Ring()
+	want := make([]string, 0, len(ring.Members)+1)
+	for _, m := range n.state.Members() {
+		inRing := slices.Contains(ring.Members, m.Node)
+		if !voters[m.Node] && !inRing || !voters[m.Node] && !m.Learner && len(voters) < n.cfg.MaxVoters {
+			if !n.hasCaughtUp(ctx, m, caughtUp) {
+				if inRing {
+					want = append(want, m.Node)
+				}
+				continue
+			}
+			if !m.Learner && len(voters) < n.cfg.MaxVoters {
+				if err := await(ctx, n.raft.AddVoter(raft.ServerID(m.Node), n.raftAddr(m), 0, enqueueTimeout)); err != nil {
+					return fmt.Errorf("promote %s: %w", m.ID, err)
+				}
+				voters[m.Node] = true
+				n.log.Info("peer promoted to voter", "peer", m.ID, "addr", m.Addr)
+			}
+		}
+		want = append(want, m.Node)
+	}
+	slices.Sort(want)
+	if len(want) == 0 || slices.Equal(want, ring.Members) {
+		return nil
+	}
+	if err := n.do(ctx, &fsm.SetRing{Epoch: ring.Epoch + 1, Members: want, At: time.Now().UTC()}); err != nil {
+		return err
+	}
+	n.log.Info("ring changed", "epoch", ring.Epoch+1, "n", len(want))
+	return nil
+}
+
+// hasCaughtUp asks a member how far it is.
+func (n *Node) hasCaughtUp(ctx context.Context, m fsm.Member, mark uint64) bool {
+	if m.Node == n.self.Node {
+		return true
+	}
+	n.ask(ctx, m.Node)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.contacts[m.Node]
+	return time.Since(c.at) < 2*contactEvery && c.applied >= max(mark, m.Index)
+}
+
+// rotate starts the rotation that is due, if none is under way: by age (publish_session), or one that its proposer
+// left half done.
+func (n *Node) rotate(ctx context.Context) {
+	aes, session := n.state.AES(), n.state.Session()
+	due := func(e fsm.Epochs) bool {
+		return n.cfg.PublishSession > 0 && e.Active.Number != 0 && time.Since(e.Active.At) >= n.cfg.PublishSession
+	}
+	left := func(e fsm.Epochs) bool { return e.Staged.Number != 0 && time.Since(e.Staged.At) >= stagedAge }
+	if !due(aes) && !due(session) && !left(aes) && !left(session) || !n.rotating.CompareAndSwap(false, true) {
+		return
+	}
+	work := func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dutyLimit*2)
+		defer cancel()
+		switch {
+		case left(aes):
+			return n.activate(ctx, &fsm.ActivateAES{Epoch: aes.Staged.Number, At: time.Now().UTC()})
+		case left(session):
+			return n.activate(ctx, &fsm.ActivateSession{Epoch: session.Staged.Number, At: time.Now().UTC()})
+		case due(session):
+			return n.RotateSession(ctx)
+		default:
+			return n.RotateAES(ctx)
+		}
+	}
+	started := n.spawn(func() {
+		defer n.rotating.Store(false)
+		if err := work(); err != nil {
+			n.log.Warn("rotation of secrets not done, trying again", "err", err)
+		}
+	})
+	if !started {
+		n.rotating.Store(false)
+	}
+}

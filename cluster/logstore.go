@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// trackedLog is a log store that remembers how far the log is known to be committed, so that a restart applies it
+// before any leader is heard. The commit index must be written atomically with entries: it rides in their Extensions,
+// which nothing else uses and peers never see. Safe for concurrent use.
+//
+// Raft stages commit indexes here because its RestoreCommittedLogs is on, but the replay is our own (Node.replay):
+// raft 1.8.0 forgets the configuration entries among those that it replays, so a restarted master would know no
+// peers and never call an election, and it queues them before anybody takes them out of the queue of 128 batches, so
+// a long log would hang the start. GetCommitIndex therefore tells raft 0.
+type trackedLog struct {
+	raft.LogStore
+
+	mu     sync.Mutex // guards staged
+	staged uint64
+}
+
+var _ raft.CommitTrackingLogStore = (*trackedLog)(nil)
+
+// StageCommitIndex notes a commit index for the next StoreLogs.
+func (t *trackedLog) StageCommitIndex(index uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.staged = max(t.staged, index)
+	return nil
+}
+
+// GetCommitIndex keeps raft from replaying; see above.
+func (t *trackedLog) GetCommitIndex() (uint64, error) { return 0, nil }
+
+// committed returns the commit index that the last entry carries; 0 if there is none.
+func (t *trackedLog) committed() (uint64, error) {
+	last, err := t.LogStore.LastIndex()
+	if err != nil {
+		return 0, fmt.Errorf("read commit index: %w", err)
+	}
+	if last == 0 {
+		return 0, nil
+	}
+	var entry raft.Log
+	if err := t.LogStore.GetLog(last, &entry); err != nil {
+		return 0, fmt.Errorf("read commit index of entry %d: %w", last, err)
+	}
+	if len(entry.Extensions) != 8 {
+		return 0, nil
+	}
+	return min(binary.BigEndian.Uint64(entry.Extensions), last), nil
+}
+
+// StoreLog implements raft.LogStore.
+func (t *trackedLog) StoreLog(entry *raft.Log) error { return t.StoreLogs([]*raft.Log{entry}) }
+
+// StoreLogs writes entries with the staged commit index. Every entry carries it: a later truncation may leave any of
+// them as the last. The caller's entries are not touched: raft sends them to peers.
+func (t *trackedLog) StoreLogs(entries []*raft.Log) error {
+	t.mu.Lock()
+	ext := binary.BigEndian.AppendUint64(nil, t.staged)
+	t.mu.Unlock()
+	marked := make([]*raft.Log, len(entries))
+	for i, e := range entries {
+		c := *e
+		c.Extensions = ext
+		marked[i] = &c
+	}
+	return t.LogStore.StoreLogs(marked)
+}
+
+// GetLog reads an entry without the mark.
+func (t *trackedLog) GetLog(index uint64, entry *raft.Log) error {
+	if err := t.LogStore.GetLog(index, entry); err != nil {
+		return err
+	}
+	entry.Extensions = nil
+	return nil
+}

@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+func TestTrackedLog(t *testing.T) {
+	t.Parallel()
+	inner := raft.NewInmemStore()
+	log := &trackedLog{LogStore: inner}
+	entry := func(index uint64) *raft.Log { return &raft.Log{Index: index, Term: 1, Data: []byte("d")} }
+	want := func(what string, commit uint64) {
+		t.Helper()
+		if got, err := log.committed(); err != nil || got != commit {
+			t.Errorf("%s: got %d %v, want %d", what, got, err, commit)
+		}
+	}
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want("empty", 0)
+	sent := []*raft.Log{entry(1), entry(2), entry(3)}
+	do(log.StoreLogs(sent))
+	want("nothing staged", 0)
+	do(log.StageCommitIndex(3))
+	want("staged, not written", 0)
+	do(log.StoreLogs([]*raft.Log{entry(4), entry(5), entry(6)}))
+	want("written with entries", 3)
+	do(log.StoreLog(entry(7)))
+	want("carried on", 3)
+	do(log.DeleteRange(5, 7))
+	want("after a truncation", 3)
+	var back raft.Log
+	do(log.GetLog(4, &back))
+	if back.Extensions != nil || sent[0].Extensions != nil {
+		t.Error("the mark is visible to raft")
+	}
+	reopened := &trackedLog{LogStore: inner}
+	if got, err := reopened.committed(); err != nil || got != 3 {
+		t.Errorf("reopened: %d %v", got, err)
+	}
+	do(log.DeleteRange(1, 4))
+	want("empty again", 0)
+	if got, err := log.GetCommitIndex(); err != nil || got != 0 {
+		t.Errorf("raft is told %d %v", got, err)
+	}
+}

@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"clustermaster/cluster/fsm"
+)
+
+// Member is a master of the cluster as this one sees it now.
+type Member struct {
+	ID, Addr, Node, Version string
+	SPKI                    [32]byte
+	Voter                   bool
+	Leader                  bool
+	Self                    bool
+	Serving                 bool
+	Ready                   bool
+	Reachable               bool
+	Applied                 uint64    // Raft index it had applied at the last contact
+	LastContact             time.Time // zero: never since this process began
+	Since                   time.Time
+}
+
+// Self is this master, member or not.
+func (n *Node) Self() Member {
+	m, ok := n.state.MemberByNode(n.self.Node)
+	if !ok {
+		m = n.self
+	}
+	return n.view(m, n.voters())
+}
+
+// Members lists the members sorted by id; empty before founding.
+func (n *Node) Members() []Member {
+	voters := n.voters()
+	all := n.state.Members()
+	out := make([]Member, len(all))
+	for i, m := range all {
+		out[i] = n.view(m, voters)
+	}
+	return out
+}
+
+func (n *Node) view(m fsm.Member, voters map[string]bool) Member {
+	leader, _ := n.Leader()
+	v := Member{
+		ID: m.ID, Addr: m.Addr, Node: m.Node, Version: m.Version, SPKI: m.SPKI, Since: m.Since,
+		Voter: voters[m.Node], Leader: m.Node == leader,
+	}
+	if m.Node == n.self.Node {
+		v.Self, v.Reachable, v.LastContact = true, true, time.Now()
+		v.Serving, v.Ready, v.Applied = n.Serving(), n.Ready(), n.machine.applied.Load()
+		return v
+	}
+	if n.port == nil {
+		return v
+	}
+	v.Reachable, v.LastContact = n.port.Alive(m.Node), n.port.LastHeard(m.Node)
+	n.mu.Lock()
+	c := n.contacts[m.Node]
+	n.mu.Unlock()
+	v.Applied = c.applied
+	if v.Reachable {
+		v.Serving, v.Ready = c.serving, c.ready
+	}
+	return v
+}
+
+// voters returns the nodes with a vote in raft's latest configuration.
+func (n *Node) voters() map[string]bool {
+	out := make(map[string]bool)
+	for _, s := range n.servers() {
+		if s.Suffrage == raft.Voter {
+			out[string(s.ID)] = true
+		}
+	}
+	return out
+}
+
+func (n *Node) servers() []raft.Server {
+	f := n.raft.GetConfiguration()
+	if f.Error() != nil {
+		return nil
+	}
+	return f.Configuration().Servers
+}
+
+// Term is raft's current term.
+func (n *Node) Term() uint64 { return n.raft.CurrentTerm() }

@@ -1,0 +1,424 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.etcd.io/bbolt"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"clustermaster/cluster/fsm"
+	"clustermaster/hashring"
+	"clustermaster/transport/peer"
+)
+
+// PeerPort is what a node needs of the port between peers.
+type PeerPort interface {
+	RaftLayer() raft.StreamLayer
+	Conn(node string) (*grpc.ClientConn, error)
+	Drop(node string)
+	Watch(nodes ...string)
+	Alive(node string) bool
+	LastHeard(node string) time.Time
+	ServeJoins(self peer.Hello, secrets peer.Secrets, h peer.JoinHandler, signer peer.ClusterSigner)
+	AskJoin(ctx context.Context, addr string, self peer.Hello, k []byte, fingerprint string, request []byte) (peer.Hello, []byte, error)
+}
+
+var _ PeerPort = (*peer.Port)(nil)
+
+// Raft's own bounds.
+const (
+	maxAppendEntries = 256
+	keptSnapshots    = 2
+	raftTimeout      = 5 * time.Second // of one message to a peer; snapshots get more by their size
+	enqueueTimeout   = 3 * time.Second
+)
+
+// Node is this master's part of the cluster. Safe for concurrent use.
+type Node struct {
+	cfg  Config
+	self fsm.Member // what this master says of itself
+	port PeerPort   // nil when stand-alone
+	log  *slog.Logger
+	m    *metrics
+
+	state   *fsm.State
+	machine *machine
+	feed    *feed
+	pins    *Pins
+	raft    *raft.Raft
+	store   io.Closer
+	trans   io.Closer
+
+	started time.Time
+	fatal   chan error    // capacity 1: the first reason to stop
+	serving chan struct{} // closed when this master began to serve
+	joined  chan struct{} // closed when the state says that this master is a member
+	left    atomic.Bool   // a member once, and no more
+
+	established atomic.Uint64 // term in which this leader has all earlier commands applied; 0: not the leader
+	verified    atomic.Int64  // when this leader last heard a majority, UnixNano
+	leaderless  atomic.Int64  // since when no leader is known, UnixNano; 0: one is known
+	rotating    atomic.Bool
+	founding    atomic.Bool // founded by this master, and OnFounded has not succeeded yet
+
+	secrets    atomic.Pointer[Secrets]
+	clusterKey atomic.Pointer[parsedKey]
+	ring       atomic.Pointer[hashring.Ring]
+
+	secretsMu   sync.Mutex // guards retiredSeen; held while secrets are replaced
+	retiredSeen map[string]map[uint64]time.Time
+
+	aligning sync.Mutex // one at a time changes raft's configuration and the ring
+
+	mu       sync.Mutex // guards all below; never held across I/O
+	onApply  []func(index uint64, change fsm.Change)
+	contacts map[string]contact // by node
+	grant    grant
+	reading  *readBatch
+	readers  bool
+	stopped  bool
+	wg       sync.WaitGroup
+}
+
+// Open reads the state from disk; after it, State, Members, Secrets and ClusterKey answer with what this master last
+// knew to be agreed. It starts no conversation but Raft's own; Run does. port nil makes it stand-alone. The caller
+// runs Run once, which also closes the node; an error of Open leaves nothing open.
+func Open(cfg Config, port PeerPort, log *slog.Logger, reg prometheus.Registerer) (*Node, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("open cluster: %w", err)
+	}
+	if (cfg.Addr == "") != (port == nil) {
+		return nil, errors.New("open cluster: a peer port and its address go together")
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	n := &Node{
+		cfg: cfg, port: port, log: log.With("component", "cluster"),
+		state: fsm.New(), feed: newFeed(), pins: cfg.Pins,
+		started: time.Now(),
+		fatal:   make(chan error, 1),
+		serving: make(chan struct{}), joined: make(chan struct{}),
+		contacts:    make(map[string]contact),
+		retiredSeen: map[string]map[uint64]time.Time{},
+	}
+	n.secrets.Store(&Secrets{})
+	n.leaderless.Store(n.started.UnixNano())
+	if n.pins == nil {
+		n.pins = NewPins()
+	}
+	if err := n.open(reg); err != nil {
+		return nil, fmt.Errorf("open cluster: %w", err)
+	}
+	return n, nil
+}
+
+func (n *Node) open(reg prometheus.Registerer) error {
+	id, err := loadIdentity(n.cfg.DataDir, n.cfg.ID)
+	if err != nil {
+		return err
+	}
+	n.self = fsm.Member{
+		Node: fsm.NodeName(id.ID, id.Incarnation), ID: id.ID, Incarnation: id.Incarnation,
+		Addr: n.cfg.Addr, SPKI: n.cfg.SPKI, Version: n.cfg.Version,
+	}
+	if _, err := readJSON(filepath.Join(n.cfg.DataDir, grantFile), &n.grant); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(n.cfg.DataDir, foundingFile)); err == nil {
+		n.founding.Store(true)
+	}
+	n.machine = newMachine(n.state, n.feed, n.stop)
+	n.pins.open(n.state, n.self)
+	if err := n.loadLearnt(); err != nil {
+		return err
+	}
+	if err := n.openRaft(); err != nil {
+		return err
+	}
+	if n.m, err = newMetrics(reg, n); err != nil {
+		return errors.Join(err, n.close())
+	}
+	if err := n.refreshSecrets(); err != nil {
+		return errors.Join(err, n.close())
+	}
+	if n.port != nil {
+		n.port.ServeJoins(n.hello(), n, n, n)
+	}
+	return nil
+}
+
+// openRaft opens the stores and starts raft, which applies what is known to be committed.
+func (n *Node) openRaft() error {
+	dir := filepath.Join(n.cfg.DataDir, "raft")
+	bolt, err := raftboltdb.New(raftboltdb.Options{
+		Path:        filepath.Join(dir, "raft.db"),
+		BoltOptions: &bbolt.Options{Timeout: 3 * time.Second, FreelistType: bbolt.FreelistMapType},
+	})
+	if err != nil {
+		return fmt.Errorf("open raft log: %w (is another master running on %s?)", err, n.cfg.DataDir)
+	}
+	n.store = bolt
+	hl := newRaftLog(n.log)
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, keptSnapshots, hl)
+	if err != nil {
+		return errors.Join(fmt.Errorf("open snapshots: %w", err), n.close())
+	}
+	cache, err := raft.NewLogCache(512, bolt)
+	if err != nil {
+		return errors.Join(fmt.Errorf("open raft log: %w", err), n.close())
+	}
+	logs := &trackedLog{LogStore: cache}
+	if err := n.replay(logs, snapshots); err != nil {
+		return errors.Join(err, n.close())
+	}
+
+	var trans raft.Transport
+	if n.port == nil {
+		_, mem := raft.NewInmemTransport(raft.ServerAddress(n.self.Node))
+		n.trans, trans = mem, mem
+	} else {
+		net := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			Stream: n.port.RaftLayer(), MaxPool: 3, Timeout: raftTimeout, Logger: hl,
+		})
+		n.trans, trans = net, net
+	}
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(n.self.Node)
+	conf.HeartbeatTimeout = n.cfg.HeartbeatTimeout
+	conf.ElectionTimeout = n.cfg.HeartbeatTimeout
+	conf.LeaderLeaseTimeout = n.cfg.HeartbeatTimeout
+	conf.CommitTimeout = min(conf.CommitTimeout, n.cfg.HeartbeatTimeout/10)
+	conf.MaxAppendEntries = maxAppendEntries
+	conf.SnapshotThreshold = n.cfg.SnapshotThreshold
+	conf.SnapshotInterval = 20 * time.Second
+	conf.TrailingLogs = n.cfg.SnapshotThreshold
+	conf.ShutdownOnRemove = false
+	conf.RestoreCommittedLogs = true     // only so that commit indexes are staged, see trackedLog
+	conf.NoSnapshotRestoreOnStart = true // replay did it
+	conf.NoLegacyTelemetry = true
+	conf.Logger = hl
+	n.raft, err = raft.NewRaft(conf, n.machine, logs, bolt, snapshots, trans)
+	if err != nil {
+		return errors.Join(fmt.Errorf("start raft: %w", err), n.close())
+	}
+	return nil
+}
+
+// replay applies what the disk says is committed: the newest snapshot and the log after it. Raft will hand the same
+// entries to the machine again once a leader tells it that they are committed; the machine skips them.
+func (n *Node) replay(logs *trackedLog, snapshots raft.SnapshotStore) error {
+	have, err := snapshots.List()
+	if err != nil {
+		return fmt.Errorf("list snapshots: %w", err)
+	}
+	if len(have) > 0 {
+		_, r, err := snapshots.Open(have[0].ID)
+		if err == nil {
+			err = n.machine.Restore(r)
+		}
+		if err != nil {
+			return fmt.Errorf("restore snapshot %s: %w", have[0].ID, err)
+		}
+	}
+	commit, err := logs.committed()
+	if err != nil {
+		return err
+	}
+	first, err := logs.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("read raft log: %w", err)
+	}
+	for i := max(first, n.machine.applied.Load()+1); i <= commit; i++ {
+		var entry raft.Log
+		if err := logs.GetLog(i, &entry); err != nil {
+			return fmt.Errorf("read raft log: entry %d: %w", i, err)
+		}
+		if entry.Type != raft.LogCommand {
+			continue
+		}
+		n.machine.Apply(&entry)
+		if err := n.machine.failure(); err != nil {
+			return err
+		}
+	}
+	return logs.StageCommitIndex(commit) // raft stages from 0 again: what is known must not be forgotten
+}
+
+// stop ends Run with a reason.
+func (n *Node) stop(reason error) {
+	select {
+	case n.fatal <- reason:
+	default:
+	}
+}
+
+// OnApply registers f to be told of every change, in order, one at a time; f may block, raft does not wait for it.
+// Register before Run: the first call is a Change with Restored for what was on disk.
+func (n *Node) OnApply(f func(index uint64, change fsm.Change)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.onApply = append(n.onApply, f)
+}
+
+// Run founds, joins or resumes, does the leader's duties while this master is the leader, and blocks until ctx ends
+// or the node can't go on. Then it hands leadership over and closes the node: the peer port and the gRPC server must
+// still work, so end those after Run has returned. It returns nil at the end of ctx.
+func (n *Node) Run(ctx context.Context) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		select {
+		case err := <-n.fatal:
+			return err
+		case <-gctx.Done():
+			return nil
+		}
+	})
+	g.Go(func() error { return n.follow(gctx) })
+	g.Go(func() error { return n.lead(gctx) })
+	g.Go(func() error { return n.watch(gctx) })
+	g.Go(func() error { return n.become(gctx) })
+	if n.port != nil {
+		g.Go(func() error { return n.contact(gctx) })
+	}
+	err := g.Wait()
+	n.mu.Lock()
+	n.stopped = true
+	n.mu.Unlock()
+	n.wg.Wait()
+	if n.raft.State() == raft.Leader && len(n.voters()) > 1 {
+		if terr := n.raft.LeadershipTransfer().Error(); terr != nil {
+			n.log.Warn("leadership not handed over; the others elect a leader by themselves", "err", terr)
+		} else {
+			n.log.Info("leadership handed over")
+		}
+	}
+	if cerr := n.close(); err == nil && cerr != nil {
+		err = fmt.Errorf("close cluster: %w", cerr)
+	}
+	return err
+}
+
+// Close closes a node whose Run is never called.
+func (n *Node) Close() error { return n.close() }
+
+func (n *Node) close() error {
+	var errs []error
+	if n.raft != nil {
+		errs = append(errs, n.raft.Shutdown().Error())
+	}
+	if n.trans != nil {
+		errs = append(errs, n.trans.Close())
+	}
+	if n.store != nil {
+		errs = append(errs, n.store.Close())
+	}
+	if n.m != nil {
+		n.m.unregister()
+	}
+	return errors.Join(errs...)
+}
+
+// spawn starts a goroutine that Run waits for; it reports false when the node is stopping.
+func (n *Node) spawn(f func()) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stopped {
+		return false
+	}
+	n.wg.Go(f)
+	return true
+}
+
+// follow hands changes to those who registered, beginning with the state that was on disk.
+func (n *Node) follow(ctx context.Context) error {
+	n.mu.Lock()
+	followers := n.onApply
+	n.mu.Unlock()
+	tell := func(index uint64, c fsm.Change) error {
+		if c.Restored || c.Secrets {
+			if err := n.refreshSecrets(); err != nil {
+				return err
+			}
+		}
+		if c.Restored || len(c.Added) > 0 || len(c.Removed) > 0 {
+			n.membersChanged(c)
+		}
+		for _, f := range followers {
+			f(index, c)
+		}
+		return nil
+	}
+	_ = n.feed.take() // what was replayed at start is covered by the first call
+	if err := tell(n.state.AppliedIndex(), fsm.Change{Restored: true}); err != nil {
+		return err
+	}
+	for {
+		for _, e := range n.feed.take() {
+			if err := tell(e.index, e.change); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-n.feed.ready:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// membersChanged lets go of those who left and begins to watch those who came.
+func (n *Node) membersChanged(c fsm.Change) {
+	for _, m := range c.Removed {
+		if m.Node == n.self.Node {
+			continue
+		}
+		n.mu.Lock()
+		delete(n.contacts, m.Node)
+		n.mu.Unlock()
+		if n.port != nil {
+			n.port.Drop(m.Node)
+		}
+		n.log.Info("peer left the cluster", "peer", m.ID, "addr", m.Addr)
+	}
+	for _, m := range c.Added {
+		n.log.Info("peer is a member", "peer", m.ID, "addr", m.Addr)
+	}
+	if n.port == nil {
+		return
+	}
+	for _, m := range n.state.Members() {
+		if m.Node != n.self.Node {
+			n.port.Watch(m.Node)
+		}
+	}
+}
+
+// State is the replicated state; its read methods are safe for concurrent use.
+func (n *Node) State() *fsm.State { return n.state }
+
+// Ring is the placement of data, computed once per epoch. Before founding it has no members.
+func (n *Node) Ring() *hashring.Ring {
+	c, _ := n.state.Cluster()
+	r := n.state.Ring()
+	if have := n.ring.Load(); have != nil && have.Epoch() == r.Epoch {
+		return have
+	}
+	made := hashring.New(r.Members, c.Partitions, r.Replicas(), r.Epoch)
+	n.ring.Store(made)
+	return made
+}

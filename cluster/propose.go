@@ -1,0 +1,319 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/vmihailenco/msgpack/v5"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"clustermaster/cluster/clusterpb"
+	"clustermaster/cluster/fsm"
+)
+
+const (
+	proposeTimeout = 10 * time.Second       // of Propose and ReadIndex when ctx has no earlier end
+	retryPause     = 50 * time.Millisecond  // between attempts at finding the leader
+	confirmTimeout = 5 * time.Second        // of ConfirmEverywhere
+	confirmRetry   = 200 * time.Millisecond // between attempts at one member
+)
+
+// errElsewhere says that this master is not, or no longer, the leader: ask again.
+var errElsewhere = errors.New("not the leader")
+
+// Propose applies a command on the cluster, through the leader wherever it is, and returns when it is applied here
+// too: with what it did and its index. A refusal by the state is in the Result, not an error.
+//
+// A connection or a leader lost on the way makes it try again until ctx ends (10 s at most), so a command may happen
+// twice; every command is such that this does no harm, but then the Result is that of the second time.
+// Without a quorum it gives up early with a *NoQuorumError.
+func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error) {
+	entry, err := fsm.Encode(c)
+	if err != nil {
+		return fsm.Result{}, 0, fmt.Errorf("propose: %w", err)
+	}
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	var result fsm.Result
+	var index uint64
+	err = n.withLeader(ctx, func(leader string) (err error) {
+		if leader == n.self.Node {
+			result, index, err = n.applyHere(ctx, entry)
+		} else {
+			result, index, err = n.applyThere(ctx, leader, entry)
+		}
+		return err
+	})
+	if err == nil {
+		err = n.machine.wait(ctx, index)
+	}
+	n.m.proposed(err, time.Since(begin))
+	if err != nil {
+		return fsm.Result{}, 0, fmt.Errorf("propose %T: %w", c, err)
+	}
+	return result, index, nil
+}
+
+// withLeader calls f with the leader until it succeeds, ends with an error that trying again can't mend, ctx ends, or
+// there is no leader to be expected.
+func (n *Node) withLeader(ctx context.Context, f func(leader string) error) error {
+	err := errElsewhere
+	for {
+		if leader, ok := n.Leader(); ok {
+			err = f(leader)
+			if err == nil || !retryable(err) {
+				return err
+			}
+		} else if n.hopeless() {
+			return n.noQuorum(err)
+		}
+		if berr := n.machine.failure(); berr != nil {
+			return berr
+		}
+		t := time.NewTimer(retryPause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return n.noQuorum(fmt.Errorf("%w: %w", context.Cause(ctx), err))
+		}
+	}
+}
+
+func retryable(err error) bool {
+	if errors.Is(err, errElsewhere) {
+		return true
+	}
+	switch status.Code(err) {
+	case codes.Unavailable, codes.FailedPrecondition, codes.Aborted, codes.Canceled:
+		return true
+	}
+	return false
+}
+
+// hopeless says that no leader has been known for longer than an election takes.
+func (n *Node) hopeless() bool {
+	since := n.leaderless.Load()
+	return since != 0 && time.Since(time.Unix(0, since)) > 4*n.cfg.HeartbeatTimeout
+}
+
+func (n *Node) noQuorum(cause error) error {
+	if _, ok := n.state.Cluster(); !ok {
+		return fmt.Errorf("%w: %w", ErrNotFounded, cause)
+	}
+	e := &NoQuorumError{cause: cause}
+	for node := range n.voters() {
+		e.Voters++
+		if node == n.self.Node || n.port != nil && n.port.Alive(node) {
+			e.Reachable++
+			continue
+		}
+		m, ok := n.state.MemberByNode(node)
+		if !ok {
+			m.ID = node
+		}
+		e.Missing = append(e.Missing, m.ID)
+	}
+	sort.Strings(e.Missing)
+	if e.Reachable > e.Voters/2 {
+		e.Missing = nil
+	}
+	return e
+}
+
+// applyHere applies an entry as the leader.
+func (n *Node) applyHere(ctx context.Context, entry []byte) (fsm.Result, uint64, error) {
+	f := n.raft.Apply(entry, enqueueTimeout)
+	if err := await(ctx, f); err != nil {
+		return fsm.Result{}, 0, err
+	}
+	out, ok := f.Response().(outcome)
+	if !ok {
+		return fsm.Result{}, 0, fmt.Errorf("apply: raft gave back a %T", f.Response())
+	}
+	return out.result, f.Index(), out.err
+}
+
+// await waits for a raft future, which ends by itself when leadership is lost, and tells errors that another leader
+// mends from the others.
+func await(ctx context.Context, f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }() // ends with the future; a future ends with the leadership at the latest
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	switch {
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrAbortedByRestore),
+		errors.Is(err, raft.ErrLeadershipTransferInProgress), errors.Is(err, raft.ErrEnqueueTimeout):
+		return fmt.Errorf("%w: %w", errElsewhere, err)
+	}
+	return err
+}
+
+func (n *Node) applyThere(ctx context.Context, leader string, entry []byte) (fsm.Result, uint64, error) {
+	client, err := n.client(leader)
+	if err != nil {
+		return fsm.Result{}, 0, fmt.Errorf("%w: %w", errElsewhere, err)
+	}
+	r, err := client.Propose(ctx, &clusterpb.ProposeRequest{Command: entry})
+	if err != nil {
+		return fsm.Result{}, 0, err
+	}
+	var result fsm.Result
+	if err := msgpack.Unmarshal(r.GetResult(), &result); err != nil {
+		return fsm.Result{}, 0, fmt.Errorf("read result of %s: %w", leader, err)
+	}
+	return result, r.GetIndex(), nil
+}
+
+// readBatch is one question to the leader, shared by all who asked before it was sent.
+type readBatch struct {
+	done chan struct{}
+	err  error
+}
+
+// ReadIndex returns when the local state is at least as new as any command acknowledged, by any master, before the
+// call. Callers that come while one question is under way share the next one.
+func (n *Node) ReadIndex(ctx context.Context) error {
+	n.mu.Lock()
+	if n.reading == nil {
+		n.reading = &readBatch{done: make(chan struct{})}
+	}
+	b := n.reading
+	if !n.readers && !n.stopped {
+		n.readers = true
+		n.wg.Go(n.readLoop)
+	}
+	stopped := n.stopped
+	n.mu.Unlock()
+	if stopped {
+		return fmt.Errorf("read index: %w", raft.ErrRaftShutdown)
+	}
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		return fmt.Errorf("read index: %w", n.noQuorum(context.Cause(ctx)))
+	}
+	if b.err != nil {
+		return fmt.Errorf("read index: %w", b.err)
+	}
+	return nil
+}
+
+func (n *Node) readLoop() {
+	for {
+		n.mu.Lock()
+		b := n.reading
+		n.reading = nil
+		if b == nil {
+			n.readers = false
+			n.mu.Unlock()
+			return
+		}
+		n.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), enqueueTimeout)
+		b.err = n.readIndex(ctx)
+		cancel()
+		close(b.done)
+	}
+}
+
+func (n *Node) readIndex(ctx context.Context) error {
+	var index uint64
+	err := n.withLeader(ctx, func(leader string) (err error) {
+		if leader == n.self.Node {
+			index, err = n.readIndexHere(ctx)
+			return err
+		}
+		client, err := n.client(leader)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errElsewhere, err)
+		}
+		r, err := client.ReadIndex(ctx, &clusterpb.ReadIndexRequest{})
+		index = r.GetIndex()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return n.machine.wait(ctx, index)
+}
+
+// readIndexHere, on the leader: all that was acknowledged before is applied here, by this leader itself or before its
+// barrier; a majority then confirms that there was no newer leader that could have acknowledged more.
+func (n *Node) readIndexHere(ctx context.Context) (uint64, error) {
+	if !n.IsLeader() {
+		return 0, errElsewhere
+	}
+	index := n.machine.applied.Load()
+	if err := await(ctx, n.raft.VerifyLeader()); err != nil {
+		return 0, err
+	}
+	n.verified.Store(time.Now().UnixNano())
+	return index, nil
+}
+
+// ConfirmEverywhere waits until every member that serves has applied index, 5 s at most, and names the ids of those
+// that did not confirm: they stop being ready when they have not heard the leader for Config.StaleLimit. A member that
+// does not serve yet, or has been out of contact for longer, is not waited for.
+func (n *Node) ConfirmEverywhere(ctx context.Context, index uint64) (unconfirmed []string) {
+	if n.port == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
+	defer cancel()
+	var mu sync.Mutex // guards unconfirmed
+	var wg sync.WaitGroup
+	for _, m := range n.state.Members() {
+		if m.Node == n.self.Node || !n.mayServe(m.Node) {
+			continue
+		}
+		wg.Go(func() {
+			if !n.confirm(ctx, m.Node, index) {
+				mu.Lock()
+				unconfirmed = append(unconfirmed, m.ID)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(unconfirmed)
+	if len(unconfirmed) > 0 {
+		n.log.Warn("change not confirmed in time; these masters may act on the old state until they notice that they hear no leader",
+			"peer", unconfirmed, "index", index, "limit", n.cfg.StaleLimit)
+	}
+	return unconfirmed
+}
+
+func (n *Node) confirm(ctx context.Context, node string, index uint64) bool {
+	for {
+		client, err := n.client(node)
+		if err == nil {
+			_, err = client.WaitApplied(ctx, &clusterpb.WaitAppliedRequest{Index: index})
+		}
+		if err == nil {
+			return true
+		}
+		if _, member := n.state.MemberByNode(node); !member {
+			return true // it left meanwhile
+		}
+		t := time.NewTimer(confirmRetry)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return false
+		}
+	}
+}

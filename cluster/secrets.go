@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"clustermaster/cluster/fsm"
+	"clustermaster/wire"
+)
+
+// Secrets are the keys in use at one moment: immutable, shared by all who read them. The first of each list is the
+// one to seal with and to hand out; all of them open. A member that has not heard of an activation yet may get
+// messages sealed by one that has: so the lists end with the staged epoch, if there is one.
+type Secrets struct {
+	AES     []AESEpoch
+	Session []SessionEpoch
+}
+
+// LogValue keeps secrets out of logs.
+func (*Secrets) LogValue() slog.Value { return slog.StringValue("[redacted]") }
+
+// AESEpoch is one generation of the key that seals publications and version 0 to 2 requests.
+type AESEpoch struct {
+	Epoch uint64
+	Key   wire.Key
+	Crypt *wire.Crypticle
+}
+
+// LogValue keeps secrets out of logs.
+func (AESEpoch) LogValue() slog.Value { return slog.StringValue("[redacted]") }
+
+// SessionEpoch is one generation of the secret that wire.DeriveSession makes minions' session keys of.
+type SessionEpoch struct {
+	Epoch  uint64
+	Secret []byte
+}
+
+// LogValue keeps secrets out of logs.
+func (SessionEpoch) LogValue() slog.Value { return slog.StringValue("[redacted]") }
+
+// Secrets returns the keys in use. Before founding it is empty, never nil.
+func (n *Node) Secrets() *Secrets { return n.secrets.Load() }
+
+// ClusterKey returns the RSA key that signs Salt's messages; nil before founding.
+func (n *Node) ClusterKey() *wire.PrivateKey {
+	if k := n.clusterKey.Load(); k != nil {
+		return k.key
+	}
+	return nil
+}
+
+type parsedKey struct {
+	pem string
+	key *wire.PrivateKey
+}
+
+// refreshSecrets makes the immutable copies anew after a change, or when an epoch's time of grace has ended.
+func (n *Node) refreshSecrets() error {
+	n.secretsMu.Lock()
+	defer n.secretsMu.Unlock()
+	now := time.Now()
+	next := &Secrets{}
+	have := n.secrets.Load()
+	for _, e := range n.inUse("aes", n.state.AES(), n.cfg.AESGrace, now) {
+		key, err := wire.ParseKey(string(e.Secret))
+		if err != nil {
+			return fmt.Errorf("read AES key of epoch %d: %w", e.Number, err)
+		}
+		ae := AESEpoch{Epoch: e.Number, Key: key}
+		for _, h := range have.AES { // a Crypticle keeps prepared state: use it on
+			if h.Epoch == e.Number && h.Key == key {
+				ae.Crypt = h.Crypt
+			}
+		}
+		if ae.Crypt == nil {
+			ae.Crypt = wire.NewCrypticle(key)
+		}
+		next.AES = append(next.AES, ae)
+	}
+	for _, e := range n.inUse("session", n.state.Session(), n.cfg.SessionGrace, now) {
+		next.Session = append(next.Session, SessionEpoch{Epoch: e.Number, Secret: e.Secret})
+	}
+	if c, ok := n.state.Cluster(); ok {
+		if old := n.clusterKey.Load(); old == nil || old.pem != c.ClusterKey {
+			key, err := wire.ParsePrivateKey([]byte(c.ClusterKey), "")
+			if err != nil {
+				return fmt.Errorf("read cluster key: %w", err)
+			}
+			n.clusterKey.Store(&parsedKey{pem: c.ClusterKey, key: key})
+		}
+	}
+	n.secrets.Store(next)
+	return nil
+}
+
+// inUse orders epochs as Secrets has them and leaves out those whose grace has ended. Grace counts from when this
+// master first saw the epoch retired, by its own clock: clocks of masters differ. The caller holds secretsMu.
+func (n *Node) inUse(kind string, e fsm.Epochs, grace time.Duration, now time.Time) []fsm.Epoch {
+	if e.Active.Number == 0 {
+		return nil
+	}
+	out := []fsm.Epoch{e.Active}
+	seen := make(map[uint64]time.Time, len(e.Old))
+	for _, old := range e.Old {
+		at, ok := n.retiredSeen[kind][old.Number]
+		if !ok {
+			at = now
+		}
+		seen[old.Number] = at
+		if now.Sub(at) < grace {
+			out = append(out, old)
+		}
+	}
+	n.retiredSeen[kind] = seen
+	if e.Staged.Number != 0 {
+		out = append(out, e.Staged)
+	}
+	return out
+}
+
+// RotateAES gives the cluster a new AES key: staged until every ready member has it, then activated. It returns when
+// every ready member seals with it. Members that did not confirm within 5 s are no reason to stop: they are not
+// ready without the leader, and catch up before they are again.
+func (n *Node) RotateAES(ctx context.Context) error {
+	if err := n.rotateAES(ctx); err != nil {
+		return fmt.Errorf("rotate AES key: %w", err)
+	}
+	n.log.Info("AES key rotated", "epoch", n.state.AES().Active.Number)
+	return nil
+}
+
+func (n *Node) rotateAES(ctx context.Context) error {
+	key, err := wire.NewKey()
+	if err != nil {
+		return err
+	}
+	r, index, err := n.Propose(ctx, &fsm.StageAES{Key: key.String(), At: time.Now().UTC()})
+	if err == nil {
+		err = refused(r)
+	}
+	if err != nil {
+		return err
+	}
+	n.ConfirmEverywhere(ctx, index)
+	return n.activate(ctx, &fsm.ActivateAES{Epoch: r.Epoch, At: time.Now().UTC()})
+}
+
+// RotateSession gives the cluster a new session secret, as RotateAES. Minions' session keys of the old one open
+// requests for Config.SessionGrace.
+func (n *Node) RotateSession(ctx context.Context) error {
+	if err := n.rotateSession(ctx); err != nil {
+		return fmt.Errorf("rotate session secret: %w", err)
+	}
+	n.log.Info("session secret rotated", "epoch", n.state.Session().Active.Number)
+	return nil
+}
+
+func (n *Node) rotateSession(ctx context.Context) error {
+	secret, err := randomSecret()
+	if err != nil {
+		return err
+	}
+	r, index, err := n.Propose(ctx, &fsm.StageSession{Secret: secret, At: time.Now().UTC()})
+	if err == nil {
+		err = refused(r)
+	}
+	if err != nil {
+		return err
+	}
+	n.ConfirmEverywhere(ctx, index)
+	return n.activate(ctx, &fsm.ActivateSession{Epoch: r.Epoch, At: time.Now().UTC()})
+}
+
+func (n *Node) activate(ctx context.Context, c fsm.Command) error {
+	r, index, err := n.Propose(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := refused(r); err != nil {
+		return err
+	}
+	n.ConfirmEverywhere(ctx, index)
+	return n.refreshSecrets()
+}
+
+func randomSecret() ([]byte, error) {
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return nil, fmt.Errorf("make secret: %w", err)
+	}
+	return secret, nil
+}
