@@ -138,7 +138,7 @@ func (m *Minion) live(ctx context.Context) error {
 		}
 		if first || m.cfg.monitors() {
 			withPillar := first
-			m.jobs.Go(func() { m.start(ctx, withPillar) })
+			m.jobs.Go(func() { m.start(ctx, sub.Confirmed(), withPillar) })
 		}
 		first = false
 		err = m.hear(ctx, sub)
@@ -210,8 +210,9 @@ func (m *Minion) subscribe(ctx context.Context) (*transport.SubscribeClient, err
 	}
 }
 
-// start fetches the pillar and fires the start events.
-func (m *Minion) start(ctx context.Context, withPillar bool) {
+// start fetches the pillar and fires the start events. Who saw the last one may rely
+// on it that the subscription is in force.
+func (m *Minion) start(ctx context.Context, subscribed <-chan struct{}, withPillar bool) {
 	if withPillar {
 		if err := m.fetchPillar(ctx); err != nil {
 			m.cfg.Log.Debug("fetch pillar", "err", err)
@@ -227,6 +228,12 @@ func (m *Minion) start(ctx context.Context, withPillar bool) {
 		if _, err := m.call(ctx, load); err != nil {
 			m.cfg.Log.Debug("register resources", "err", err)
 		}
+	}
+	select {
+	case <-subscribed:
+	case <-time.After(m.cfg.AuthTimeout): // lost again, or a master of another make
+	case <-ctx.Done():
+		return
 	}
 	if err := m.fire(ctx, "salt/minion/"+m.cfg.ID+"/start", text); err != nil {
 		m.cfg.Log.Debug("fire start event", "err", err)

@@ -48,7 +48,6 @@ func TestSignInIsPatient(t *testing.T) {
 	t.Parallel()
 	f := newFakeMaster(t)
 	f.answers["m1"] = []any{true, true, "full", "bad load", true}
-	f.mute["_auth"] = 0
 	m, _ := start(t, fast(t, f, "m1"))
 	ready(t, m)
 	if c := m.Counts(); c.Pending != 3 || c.SignIns != 1 {
@@ -67,15 +66,30 @@ func TestRejected(t *testing.T) {
 	if err := m.Run(t.Context()); !errors.Is(err, ErrRejected) {
 		t.Errorf("Run: %v", err)
 	}
+	f.mu.Lock()
 	f.answers["stubborn"] = []any{false, false}
+	f.mu.Unlock()
 	cfg := fast(t, f, "stubborn")
 	cfg.RejectedRetry = true
 	s, _ := start(t, cfg)
 	ready(t, s)
-	// Rejected later, when its key no longer opens: the next call finds out.
+
+	// Rejected later: the keys change, and signing in again ends the minion.
+	late, err := New(fast(t, f, "late"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- late.Run(t.Context()) }()
+	ready(t, late)
 	f.mu.Lock()
-	f.answers["stubborn"] = nil
+	f.answers["late"] = []any{false}
+	f.sessions++
 	f.mu.Unlock()
+	f.publish("list", []any{"late"}, "test.ping")
+	if err := <-done; !errors.Is(err, ErrRejected) {
+		t.Errorf("Run: %v", err)
+	}
 }
 
 func TestJobs(t *testing.T) {

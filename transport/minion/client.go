@@ -167,11 +167,13 @@ func (c *RequestClient) Close() error {
 
 // SubscribeClient is a SUB socket with one connection.
 type SubscribeClient struct {
-	l        *link
-	maxFrame int64
+	l         *link
+	maxFrame  int64
+	confirmed chan struct{}
 }
 
-// DialSubscribe connects to a publish endpoint and subscribes to topics; "" is all.
+// DialSubscribe connects to a publish endpoint and subscribes to topics; "" is all. A
+// PING follows the subscriptions, which a real minion doesn't send: see Confirmed.
 func DialSubscribe(ctx context.Context, addr string, topics []string, o ClientOptions) (*SubscribeClient, error) {
 	l, err := dial(ctx, addr, zmq4.Sub, &o, zmq4.Pub, zmq4.XPub)
 	if err != nil {
@@ -186,12 +188,24 @@ func DialSubscribe(ctx context.Context, addr string, topics []string, o ClientOp
 			subscriptions = append(append(subscriptions, 1), t...)
 		}
 	}
+	c := &SubscribeClient{l: l, maxFrame: o.MaxFrame, confirmed: make(chan struct{})}
+	if l.minor >= 1 {
+		l.pong = sync.OnceFunc(func() { close(c.confirmed) })
+		subscriptions = append(subscriptions, pingFrame...)
+	} else {
+		close(c.confirmed)
+	}
 	if err := l.send(subscriptions); err != nil {
 		l.conn.Close()
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
-	return &SubscribeClient{l: l, maxFrame: o.MaxFrame}, nil
+	return c, nil
 }
+
+// Confirmed is closed, while Next is waiting, when the subscriptions are in force at a
+// PubServer: it takes what a connection says in order. A peer that knows no PING
+// confirms nothing, and the channel is closed from the start.
+func (c *SubscribeClient) Confirmed() <-chan struct{} { return c.confirmed }
 
 // Next waits for a publication and returns its frames. Only Close ends the wait.
 func (c *SubscribeClient) Next() ([][]byte, error) {

@@ -57,6 +57,7 @@ type link struct {
 	peer  netip.AddrPort // behind a trusted balancer: as its PROXY header says
 	minor byte           // ZMTP 3.minor, known after the hand-shake
 	wait  time.Duration  // Limits.WriteTimeout
+	pong  func()         // called for each PONG, nil for nothing; set before reading
 
 	write sync.Mutex // held while a frame or a group of frames is written
 	heard atomic.Int64
@@ -243,6 +244,9 @@ func (l *link) command(name string, data []byte) error {
 		}
 		return l.send(answer)
 	case cmdPong:
+		if l.pong != nil {
+			l.pong()
+		}
 		return nil
 	case cmdError:
 		return fmt.Errorf("peer sent ERROR %q: %w", data, ErrUnexpected)

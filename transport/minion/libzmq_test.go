@@ -106,12 +106,16 @@ func TestLibzmqSubscriptions(t *testing.T) {
 			lines.Scan()
 			heard := make(chan []string, 1)
 			go func() { heard <- read(lines) }()
-			eventually(t, "first", func() bool { return p.Publish(Publication{Topics: []string{"broadcast"}, Payload: []byte("first")}) == 1 })
+			eventually(t, "first", func() bool {
+				return p.Publish(Publication{Topics: []string{"broadcast"}, Payload: []byte("first")}) == 1
+			})
 			eventually(t, "second topic", func() bool { return p.Publish(Publication{Topics: []string{id}, Payload: []byte("first")}) == 1 })
 			p.Publish(Publication{Topics: []string{"other"}, Payload: []byte("not for it")})
 			p.Publish(Publication{Topics: []string{"broadcast", id}, Payload: payloadOf(1 << 20)})
 			p.Publish(Publication{Topics: []string{"broadcast"}, Payload: []byte("unsubscribe")})
-			eventually(t, "unsubscribed", func() bool { return p.Publish(Publication{Topics: []string{"broadcast"}, Payload: []byte("late")}) == 0 })
+			eventually(t, "unsubscribed", func() bool {
+				return p.Publish(Publication{Topics: []string{"broadcast"}, Payload: []byte("late")}) == 0
+			})
 			eventually(t, "subscribed anew", func() bool { return p.Publish(Publication{Topics: []string{"newer"}, Payload: []byte("end")}) == 1 })
 			big := 0
 			for _, line := range <-heard {

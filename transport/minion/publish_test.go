@@ -1,12 +1,15 @@
 package minion
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -426,10 +429,13 @@ func TestSubscribeClient(t *testing.T) {
 			got <- m
 		}
 	}()
+	<-c.Confirmed()
+	if n := p.Publish(Publication{Topics: []string{"x"}, Payload: payloadOf(1)}); n != 1 {
+		t.Errorf("confirmed, but queued for %d", n)
+	}
+	<-got
 	eventually(t, "PINGs pass", func() bool { return value(t, p.met.pingsSent) > 20 })
-	eventually(t, "published", func() bool {
-		return p.Publish(Publication{Topics: []string{"broadcast", "y"}, Payload: payloadOf(70000)}) == 1
-	})
+	p.Publish(Publication{Topics: []string{"broadcast", "y"}, Payload: payloadOf(70000)})
 	if m := <-got; len(m) != 2 || string(m[0]) != "broadcast" || len(m[1]) != 70000 {
 		t.Errorf("got %d frames", len(m))
 	}
@@ -439,9 +445,25 @@ func TestSubscribeClient(t *testing.T) {
 	}
 }
 
-// connectMany makes subscribers that read everything; n is limited by open files.
-func connectMany(b *testing.B, addr string, n int, received *atomic.Int64) {
-	b.Helper()
+// TestMain makes this binary a crowd of subscribers when a benchmark asks for it: one
+// process may not open the files of both ends.
+func TestMain(m *testing.M) {
+	if crowd := os.Getenv("TEST_SUBSCRIBERS"); crowd != "" {
+		var addr string
+		var n int
+		if _, err := fmt.Sscan(crowd, &addr, &n); err != nil {
+			panic(err)
+		}
+		subscribeMany(addr, n)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// subscribeMany prints a line when all are connected and one whenever each of them has
+// had a publication more. It ends when its standard input does.
+func subscribeMany(addr string, n int) {
+	var received atomic.Int64
 	var dialing sync.WaitGroup
 	slots := make(chan struct{}, 64)
 	for range n {
@@ -450,43 +472,53 @@ func connectMany(b *testing.B, addr string, n int, received *atomic.Int64) {
 			defer func() { <-slots }()
 			c, err := DialSubscribe(context.Background(), addr, []string{""}, ClientOptions{})
 			if err != nil {
-				b.Error(err)
-				return
+				panic(err)
 			}
-			b.Cleanup(func() { c.Close() })
 			go func() {
 				for {
 					if _, err := c.Next(); err != nil {
 						return
 					}
-					received.Add(1)
+					if received.Add(1)%int64(n) == 0 {
+						fmt.Println("all")
+					}
 				}
 			}()
 		})
 	}
 	dialing.Wait()
+	io.Copy(io.Discard, os.Stdin)
 }
 
-// BenchmarkFanOut publishes a test.ping of 463 bytes; sockets/op is the time until
-// the last of all subscribers, in this process too, has it.
+// BenchmarkFanOut publishes a test.ping of 463 bytes to subscribers of another process;
+// an op ends when the last of them has it.
 func BenchmarkFanOut(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			p := NewPubServer(Limits{}, false, nil, nil)
 			addr, _ := run(b, p.Serve)
-			var received atomic.Int64
-			connectMany(b, addr, n, &received)
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), fmt.Sprintf("TEST_SUBSCRIBERS=%s %d", addr, n))
+			cmd.Stderr = os.Stderr
+			stdin, errIn := cmd.StdinPipe()
+			stdout, errOut := cmd.StdoutPipe()
+			if err := errors.Join(errIn, errOut, cmd.Start()); err != nil {
+				b.Fatal(err)
+			}
+			defer cmd.Wait()
+			defer stdin.Close()
+			lines := bufio.NewScanner(stdout)
 			eventually(b, "all subscribed", subscribers(p, n))
 			payload := payloadOf(463)
 			var queued time.Duration
 			b.ReportAllocs()
 			b.ResetTimer()
-			for i := range b.N {
+			for range b.N {
 				start := time.Now()
 				p.Publish(Publication{Payload: payload})
 				queued += time.Since(start)
-				for want := int64(i+1) * int64(n); received.Load() < want; {
-					time.Sleep(100 * time.Microsecond)
+				if !lines.Scan() {
+					b.Fatal("subscribers ended")
 				}
 			}
 			b.ReportMetric(float64(queued.Microseconds())/float64(b.N), "µs-in-Publish/op")
