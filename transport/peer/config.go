@@ -35,7 +35,7 @@ type Config struct {
 	MaxHandshakesPer int           // of these from one source; 64
 	MaxConnsPer      int           // open connections of one member, each way; 64
 	MaxJoins         int           // proved join requests being answered; 16
-	MaxMessage       int           // bytes of one RPC message; 16 MiB
+	MaxMessage       int           // bytes of one RPC message, more than max_frame_size; 136 MiB
 
 	JoinTries      int           // wrong or broken join attempts that one source may make in a row; 10
 	JoinTriesTotal int           // the same over all sources; 100
@@ -75,7 +75,7 @@ func (c Config) withDefaults() (Config, error) {
 	setInt(&c.MaxHandshakesPer, 64)
 	setInt(&c.MaxConnsPer, 64)
 	setInt(&c.MaxJoins, 16)
-	setInt(&c.MaxMessage, 16<<20)
+	setInt(&c.MaxMessage, 136<<20)
 	setInt(&c.JoinTries, 10)
 	setInt(&c.JoinTriesTotal, 100)
 	if c.Log == nil {

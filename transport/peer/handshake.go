@@ -24,6 +24,7 @@ var refusals = []struct {
 	reason string
 }{
 	{errEvicted, "evicted"},
+	{os.ErrDeadlineExceeded, "timeout"}, // at whatever step
 	{errALPN, "alpn"},
 	{errCertificate, "certificate"},
 	{errUnpinned, "unpinned"},
@@ -32,8 +33,8 @@ var refusals = []struct {
 	{errJoinClosed, "join_closed"},
 	{errJoinHello, "join_hello"},
 	{errJoinCluster, "join_cluster"},
+	{errJoinLeft, "join_left"},
 	{errJoinProof, "join_proof"},
-	{os.ErrDeadlineExceeded, "timeout"},
 }
 
 // newServerTLS is the listener's side: TLS 1.3 and nothing older, no tickets

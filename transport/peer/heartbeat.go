@@ -141,19 +141,32 @@ func (p *Port) heartbeat(l *link) {
 	defer tick.Stop()
 	silent := time.NewTimer(p.cfg.DownAfter)
 	defer silent.Stop()
+	// Silence counts only while we were awake to hear: a master that was itself
+	// stopped or starved must not hold all others for dead.
 	woke := time.Now()
+	slept := func() bool {
+		gap := time.Since(woke)
+		woke = time.Now()
+		if gap <= 2*p.cfg.HeartbeatEvery { // it is one at most while all is well
+			return false
+		}
+		silent.Reset(p.cfg.DownAfter)
+		return true
+	}
 	send()
 	for {
 		select {
 		case <-l.stop:
 			return
 		case <-tick.C:
+			slept()
 			if _, ok := p.cfg.Pins.SPKIOf(l.node); !ok {
 				p.Drop(l.node)
 				return
 			}
 			send()
 		case a := <-answers:
+			slept()
 			inFlight--
 			if a.err == nil {
 				p.m.beats.Observe(a.took.Seconds())
@@ -167,16 +180,10 @@ func (p *Port) heartbeat(l *link) {
 		case <-l.refused:
 			p.wentDown(l, "refuses connections")
 		case <-silent.C:
-			// Silence counts only while we were awake to hear: a master that was
-			// itself stopped or starved must not hold all others for dead.
-			if time.Since(woke) > p.cfg.HeartbeatEvery+p.cfg.DownAfter/2 {
-				silent.Reset(p.cfg.DownAfter)
-				send()
-				break
+			if !slept() {
+				p.wentDown(l, "silent")
 			}
-			p.wentDown(l, "silent")
 		}
-		woke = time.Now()
 	}
 }
 

@@ -178,11 +178,11 @@ func TestJoinRefusals(t *testing.T) {
 		{name: "short secret there", secrets: fixedKey("short"), k: testK(), want: ErrRefused, reason: "join_closed"},
 		{name: "another cluster_id", secrets: fixedKey(testK()), k: testK(), self: func(h *Hello) { h.ClusterID = "other" }, want: ErrRefused, reason: "join_cluster"},
 		{name: "bad id", secrets: fixedKey(testK()), k: testK(), self: func(h *Hello) { h.ID = "../x" }, want: errJoinHello},
-		{name: "wrong fingerprint", secrets: fixedKey(testK()), signer: cluster, k: testK(), fingerprint: other.fingerprint(), want: ErrFingerprint, reason: "join_proof"},
-		{name: "fingerprint is no hex", secrets: fixedKey(testK()), signer: cluster, k: testK(), fingerprint: "x", want: ErrFingerprint, reason: "join_proof"},
-		{name: "key shown, not held", secrets: fixedKey(testK()), signer: &clusterKey{key: other.key, pub: cluster.pub}, k: testK(), fingerprint: cluster.fingerprint(), want: ErrFingerprint, reason: "join_proof"},
-		{name: "no cluster key yet", secrets: fixedKey(testK()), signer: noKeyYet{}, k: testK(), fingerprint: cluster.fingerprint(), want: ErrNoClusterKey, reason: "join_proof"},
-		{name: "no signer", secrets: fixedKey(testK()), k: testK(), fingerprint: cluster.fingerprint(), want: ErrNoClusterKey, reason: "join_proof"},
+		{name: "wrong fingerprint", secrets: fixedKey(testK()), signer: cluster, k: testK(), fingerprint: other.fingerprint(), want: ErrFingerprint, reason: "join_left"},
+		{name: "fingerprint is no hex", secrets: fixedKey(testK()), signer: cluster, k: testK(), fingerprint: "x", want: ErrFingerprint, reason: "join_left"},
+		{name: "key shown, not held", secrets: fixedKey(testK()), signer: &clusterKey{key: other.key, pub: cluster.pub}, k: testK(), fingerprint: cluster.fingerprint(), want: ErrFingerprint, reason: "join_left"},
+		{name: "no cluster key yet", secrets: fixedKey(testK()), signer: noKeyYet{}, k: testK(), fingerprint: cluster.fingerprint(), want: ErrNoClusterKey, reason: "join_left"},
+		{name: "no signer", secrets: fixedKey(testK()), k: testK(), fingerprint: cluster.fingerprint(), want: ErrNoClusterKey, reason: "join_left"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -252,6 +252,36 @@ func TestJoinOneAttemptPerConnection(t *testing.T) {
 	}
 	readsNothing(t, c)
 	eventually(t, "counted", func() bool { return member.refusedFor("join_proof") == 1 })
+	if asked.asked() != 0 {
+		t.Error("the handler was asked")
+	}
+}
+
+// A joiner that stops half-way costs only its connection.
+func TestJoinHasADeadline(t *testing.T) {
+	t.Parallel()
+	member, joiner, asked := newJoinPair(t, fixedKey(testK()), nil, func(c *Config) { c.HandshakeTimeout = 300 * time.Millisecond })
+	ours, err := packHello(helloOf("j1"), joiner.key.SPKI(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, say := range map[string][]byte{"nothing": nil, "half a length": {0, 0}, "a hello": append([]byte{0, 0, 0, byte(len(ours))}, ours...)} {
+		c := rawJoin(t, member.Addr().String(), joiner.key)
+		if _, err := c.Write(say); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: left open", name)
+		}
+	}
+	eventually(t, "timeouts counted", func() bool { return member.refusedFor("timeout") == 3 })
+	// A frame that claims too much is refused before it is read.
+	c := rawJoin(t, member.Addr().String(), joiner.key)
+	if _, err := c.Write([]byte{0xff, 0xff, 0xff, 0xff}); err != nil {
+		t.Fatal(err)
+	}
+	readsNothing(t, c)
+	eventually(t, "counted", func() bool { return member.refusedFor("join_hello") == 1 })
 	if asked.asked() != 0 {
 		t.Error("the handler was asked")
 	}

@@ -17,6 +17,7 @@ var (
 	errJoinClosed  = errors.New("this member takes no joins now")
 	errJoinHello   = errors.New("not a hello of the join channel")
 	errJoinCluster = errors.New("for another cluster_id")
+	errJoinLeft    = errors.New("left before its proof: cluster_pub_fingerprint may differ there")
 	errJoinProof   = errors.New("cluster_secret not proved: does it differ there?")
 )
 
@@ -97,7 +98,7 @@ func (p *Port) checkJoiner(t *tls.Conn, js *joinService, k []byte) (Hello, trans
 	}
 	theirs, err := readFrame(t, maxHello)
 	if err != nil {
-		return none(fmt.Errorf("read hello: %w", hello(err)))
+		return none(fmt.Errorf("read hello: %w: %w", errJoinHello, err))
 	}
 	joiner, wantSignature, err := parseHello(theirs)
 	switch {
@@ -128,21 +129,12 @@ func (p *Port) checkJoiner(t *tls.Conn, js *joinService, k []byte) (Hello, trans
 	}
 	var proof peerpb.JoinProof
 	if err := readMessage(t, maxProof, &proof); err != nil {
-		return none(fmt.Errorf("read proof of %s: %w: %w", joiner.ID, errJoinProof, err))
+		return none(fmt.Errorf("%s: %w: %w", joiner.ID, errJoinLeft, err))
 	}
 	if !hmac.Equal(proof.GetMac(), tr.proof(k, joinerLabel)) {
 		return none(fmt.Errorf("%s: %w", joiner.ID, errJoinProof))
 	}
 	return joiner, tr, nil
-}
-
-// hello marks a broken first frame as one, but leaves a timeout what it is.
-func hello(err error) error {
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return err
-	}
-	return fmt.Errorf("%w: %w", errJoinHello, err)
 }
 
 // sign answers a joiner that asked for the cluster key; an empty message says

@@ -97,16 +97,17 @@ func newTranscript(t *tls.Conn, joiner, member []byte) (transcript, error) {
 	if err != nil {
 		return transcript{}, fmt.Errorf("export TLS keying material: %w", err)
 	}
+	return transcript{exporter: [32]byte(out), hellos: hashHellos(joiner, member)}, nil
+}
+
+func hashHellos(joiner, member []byte) (sum [32]byte) {
 	h := sha256.New()
-	var n [4]byte
 	for _, hello := range [][]byte{joiner, member} {
-		binary.BigEndian.PutUint32(n[:], uint32(len(hello)))
-		h.Write(n[:])
+		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(hello))))
 		h.Write(hello)
 	}
-	tr := transcript{exporter: [32]byte(out)}
-	h.Sum(tr.hellos[:0])
-	return tr, nil
+	h.Sum(sum[:0])
+	return sum
 }
 
 // proof is HMAC-SHA256(K, label | exporter | hash of both hellos).

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
@@ -15,6 +16,27 @@ import (
 // python-cryptography 50 on OpenSSL, Argon2id with iterations 3, lanes 4,
 // memory_cost 65536 and salt SHA-256("clustermaster join key v1\x00kc").
 const goldenK = "fb5d709cc167f51aec6755f43db678c4e1c7629d78d5c7204041623cea4b108a"
+
+// The proofs, byte for byte, as Python's hmac and hashlib make them.
+func TestProofGolden(t *testing.T) {
+	t.Parallel()
+	k := make([]byte, joinKeySize)
+	for i := range k {
+		k[i] = byte(i)
+	}
+	tr := transcript{
+		exporter: [32]byte(bytes.Repeat([]byte{0x11}, 32)),
+		hellos:   hashHellos([]byte("joiner's hello"), []byte("member's")),
+	}
+	for label, want := range map[string]string{
+		joinerLabel: "054c9e41212bcc524feae66a434b348450535872132ff90761940bf6c9429c3e",
+		memberLabel: "05760a5eed2cea3fd44448a337d3888b31d59a5df89eea5ea8de10f8e28001fc",
+	} {
+		if got := hex.EncodeToString(tr.proof(k, label)); got != want {
+			t.Errorf("%s: %s, want %s", label, got, want)
+		}
+	}
+}
 
 func TestHelloShape(t *testing.T) {
 	t.Parallel()

@@ -22,13 +22,14 @@ import (
 )
 
 // childEnv marks a run of the test binary as a child master; its value is
-// "<dir> <listen> <parent's spki in hex>".
+// "<dir> <listen> <parent's spki in hex> <parent's address>".
 const childEnv = "CLUSTERMASTER_PEER_TEST_CHILD"
 
-// childMaster serves until its standard input ends. It pins the parent alone.
+// childMaster serves until its standard input ends. It pins the parent alone,
+// and prints its own address and pin, then what it finds of the parent.
 func childMaster() int {
-	var dir, listen, parent string
-	if _, err := fmt.Sscan(os.Getenv(childEnv), &dir, &listen, &parent); err != nil {
+	var dir, listen, parent, addr string
+	if _, err := fmt.Sscan(os.Getenv(childEnv), &dir, &listen, &parent, &addr); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -43,7 +44,7 @@ func childMaster() int {
 		return 1
 	}
 	pins := newMembers()
-	pins.add("parent/00", [32]byte(spki), "127.0.0.1:1")
+	pins.add("parent/00", [32]byte(spki), addr)
 	p, err := New(Config{Listen: listen, Key: key, Pins: pins})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -60,6 +61,9 @@ func childMaster() int {
 	go func() { _ = srv.Serve(p.RPCListener()) }()
 	own := key.SPKI()
 	fmt.Printf("%s %x\n", p.Addr(), own[:])
+	p.OnUp(func(string) { fmt.Println("up") })
+	p.OnDown(func(string) { fmt.Println("down") })
+	p.Watch("parent/00")
 	if err := p.Serve(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -71,23 +75,24 @@ type child struct {
 	cmd  *exec.Cmd
 	addr string
 	spki [32]byte
+	out  *bufio.Reader // what it prints further
 }
 
 // startChild runs a child master that pins key; it is gone when the test ends.
-func startChild(t *testing.T, dir, listen string, key *NodeKey) *child {
+func startChild(t *testing.T, dir, listen string, parent *master) *child {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	spki := key.SPKI()
+	spki := parent.key.SPKI()
 	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %x", childEnv, dir, listen, spki[:]))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %x %s", childEnv, dir, listen, spki[:], parent.Addr()))
 	cmd.Stderr = os.Stderr
 	if _, err = cmd.StdinPipe(); err != nil { // closed at our end, which ends the child
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
+	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +103,8 @@ func startChild(t *testing.T, dir, listen string, key *NodeKey) *child {
 		_ = cmd.Process.Kill() // ended already, perhaps
 		_ = cmd.Wait()
 	})
-	line, err := bufio.NewReader(out).ReadString('\n')
+	out := bufio.NewReader(pipe)
+	line, err := out.ReadString('\n')
 	if err != nil {
 		t.Fatalf("child said nothing: %v", err)
 	}
@@ -107,7 +113,7 @@ func startChild(t *testing.T, dir, listen string, key *NodeKey) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &child{cmd: cmd, addr: words[0], spki: [32]byte(b)}
+	return &child{cmd: cmd, addr: words[0], spki: [32]byte(b), out: out}
 }
 
 func (c *child) signal(t *testing.T, s syscall.Signal) {
@@ -138,7 +144,7 @@ func TestStoppedAndKilledPeerIsNoticed(t *testing.T) {
 	m := newPort(t, pins, "m1/01")
 	pins.add(m.node, m.key.SPKI(), m.Addr().String())
 	dir := t.TempDir()
-	other := startChild(t, dir, "127.0.0.1:0", m.key)
+	other := startChild(t, dir, "127.0.0.1:0", m)
 	const node = "m2/02"
 	pins.add(node, other.spki, other.addr)
 	var downs, ups atomic.Int32
@@ -206,9 +212,43 @@ func TestStoppedAndKilledPeerIsNoticed(t *testing.T) {
 	within(t, "killed peer is down", 1500*time.Millisecond, func() bool { return !m.Alive(node) })
 	eventually(t, "OnDown twice", func() bool { return downs.Load() == 2 })
 
-	startChild(t, dir, other.addr, m.key)
+	startChild(t, dir, other.addr, m)
 	within(t, "restarted peer is alive", 2500*time.Millisecond, func() bool { return m.Alive(node) })
 	eventually(t, "calls reach the new process", func() bool { return m.ping(node) == nil })
+}
+
+// A master that was itself stopped wakes with every timer expired, and must
+// not take its own sleep for the death of the others.
+func TestStoppedMasterDoesNotBlameItsPeers(t *testing.T) {
+	t.Parallel()
+	pins := newMembers()
+	m := newPort(t, pins, "m1/01")
+	watcher := startChild(t, t.TempDir(), "127.0.0.1:0", m)
+	const node = "m2/02"
+	pins.add(node, watcher.spki, watcher.addr)
+	m.serve()
+	if line, err := watcher.out.ReadString('\n'); err != nil || line != "up\n" {
+		t.Fatalf("child says %q, %v", line, err)
+	}
+	eventually(t, "heard of the child", func() bool { return m.Alive(node) })
+	watcher.signal(t, syscall.SIGSTOP)
+	eventually(t, "child is down", func() bool { return !m.Alive(node) })
+	asleep := m.LastHeard(node)
+	eventually(t, "child slept through its own limit", func() bool { return time.Since(asleep) > 3*time.Second })
+	watcher.signal(t, syscall.SIGCONT)
+	eventually(t, "child is back", func() bool { return m.Alive(node) })
+	back := m.LastHeard(node)
+	eventually(t, "child had time to judge", func() bool { return m.LastHeard(node).Sub(back) > time.Second })
+	m.stop()
+	line, err := watcher.out.ReadString('\n')
+	if err != nil || line != "down\n" {
+		t.Fatalf("child says %q, %v", line, err)
+	}
+	// A wrong first verdict would be followed by another up.
+	watcher.signal(t, syscall.SIGKILL)
+	if rest, _ := watcher.out.ReadString(0); rest != "" {
+		t.Errorf("child held its peer for dead, then said %q", rest)
+	}
 }
 
 // Silence that ended because the peer was gone for less than the heartbeats
