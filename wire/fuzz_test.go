@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 )
@@ -275,7 +276,11 @@ func FuzzKeyTexts(f *testing.F) {
 				t.Fatalf("public key %q: %v", k.Text(), err)
 			}
 		}
-		if k, err := ParsePrivateKey([]byte(text), "open sesame"); err == nil {
+		passphrase := "open sesame"
+		if strings.Contains(text, "ENCRYPTED PRIVATE KEY") {
+			passphrase = "" // one changed bit asks for a million iterations
+		}
+		if k, err := ParsePrivateKey([]byte(text), passphrase); err == nil {
 			if again, err := ParsePrivateKey(k.PEM(), ""); err != nil || !again.key.Equal(k.key) {
 				t.Fatalf("private key: %v", err)
 			}

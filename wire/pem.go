@@ -92,8 +92,8 @@ var (
 	oid3DES       = asn1.ObjectIdentifier{1, 2, 840, 113549, 3, 7}
 )
 
-// maxIterations bounds the work that a key file can ask for.
-const maxIterations = 10_000_000
+// maxIterations bounds the work that a key file can ask for: about a second. Common tools write 2048 to 600 000.
+const maxIterations = 2_000_000
 
 // decryptPKCS8 opens an EncryptedPrivateKeyInfo made with PBES2, PBKDF2 and AES-CBC or 3DES-CBC.
 func decryptPKCS8(der []byte, passphrase string) ([]byte, error) {
