@@ -1,0 +1,129 @@
+package ringstore
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
+
+// cellID names the records of one space and partition that expire in the same bucket.
+type cellID struct {
+	bucket    uint64
+	space     Space
+	partition uint16
+}
+
+// cell sums over a cell's records. Sum is the xor of their sums: independent of order, changed by adding and taking
+// away alike.
+type cell struct {
+	sum   uint64
+	count int64
+	bytes int64
+}
+
+// cells are the digests of all that is on this disk; about 40 bytes for each of at most buckets*spaces*partitions
+// cells. The committer changes them as it writes.
+type cells struct {
+	ready chan struct{} // closed when the records found at start are counted
+
+	mu   sync.Mutex // guards byID
+	byID map[cellID]cell
+}
+
+func newCells() *cells {
+	return &cells{ready: make(chan struct{}), byID: map[cellID]cell{}}
+}
+
+// delta is one change to a cell.
+type delta struct {
+	id   cellID
+	cell cell // sum to xor, count and bytes to add
+}
+
+func (c *cells) apply(deltas []delta) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range deltas {
+		x := c.byID[d.id]
+		x.sum ^= d.cell.sum
+		x.count += d.cell.count
+		x.bytes += d.cell.bytes
+		if x == (cell{}) {
+			delete(c.byID, d.id)
+			continue
+		}
+		c.byID[d.id] = x
+	}
+}
+
+// drop forgets the cells that gone names.
+func (c *cells) drop(gone func(cellID) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id := range c.byID {
+		if gone(id) {
+			delete(c.byID, id)
+		}
+	}
+}
+
+// sumOf is one line of a digest; bucket is 0 in a sum over a whole partition.
+type sumOf struct {
+	cellID
+	sum   uint64
+	count int64
+}
+
+// digest sums the cells of a space (0: all) in the wanted partitions (nil: all), whole partitions or each cell, sorted.
+// Cells of buckets that ended at or before past are left out: some masters may have dropped them already.
+func (c *cells) digest(space Space, partitions map[int]bool, byCell bool, past uint64) []sumOf {
+	c.mu.Lock()
+	sums := map[cellID]cell{}
+	for id, x := range c.byID {
+		if space != 0 && id.space != space || id.bucket <= past || partitions != nil && !partitions[int(id.partition)] {
+			continue
+		}
+		if !byCell {
+			id = cellID{partition: id.partition}
+		}
+		s := sums[id]
+		s.sum ^= x.sum
+		s.count += x.count
+		sums[id] = s
+	}
+	c.mu.Unlock()
+	out := make([]sumOf, 0, len(sums))
+	for id, x := range sums {
+		if x.count != 0 || x.sum != 0 {
+			out = append(out, sumOf{id, x.sum, x.count})
+		}
+	}
+	slices.SortFunc(out, func(a, b sumOf) int {
+		return cmp.Or(cmp.Compare(a.bucket, b.bucket), cmp.Compare(a.space, b.space), cmp.Compare(a.partition, b.partition))
+	})
+	return out
+}
+
+// totals adds up everything.
+func (c *cells) totals() (records, bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range c.byID {
+		records += x.count
+		bytes += x.bytes
+	}
+	return records, bytes
+}
+
+// list returns the ids for which keep says yes.
+func (c *cells) list(keep func(cellID) bool) []cellID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []cellID
+	for id := range c.byID {
+		if keep(id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}

@@ -1,0 +1,46 @@
+package ringstore
+
+import (
+	"sync"
+	"time"
+)
+
+// maxDrift is how far another master's clock may pull ours ahead. A clock further off than that is an operator's
+// problem: its records win over ours, but it must not make ours wrong as well.
+const maxDrift = 5 * time.Minute
+
+// clock is a hybrid logical clock: wall milliseconds << 16 and a counter. Every message between masters carries it,
+// so a write that follows another one, on whichever master, has a later version although wall clocks differ.
+type clock struct {
+	now func() time.Time
+
+	mu   sync.Mutex // guards last
+	last uint64
+}
+
+// next returns a reading later than all before.
+func (c *clock) next() uint64 {
+	wall := uint64(c.now().UnixMilli()) << 16
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = max(c.last+1, wall)
+	return c.last
+}
+
+// read returns the last reading, for messages that are no write.
+func (c *clock) read() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
+// observe moves the clock up to a reading seen in a message, unless that is too far ahead.
+func (c *clock) observe(seen uint64) {
+	limit := uint64(c.now().Add(maxDrift).UnixMilli()) << 16
+	if seen > limit {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = max(c.last, seen)
+}

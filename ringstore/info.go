@@ -1,0 +1,95 @@
+package ringstore
+
+import (
+	"slices"
+	"time"
+
+	"clustermaster/hashring"
+)
+
+// Info is the true state of the ring as this master knows it, for cluster.ring_info. Figures of other masters are at
+// most a second or so old.
+type Info struct {
+	Epoch       uint64 // newest ring known; 0: none yet
+	Base        uint64 // ring that reads use; below Epoch while records still move
+	Partitions  int
+	Replicas    int
+	WriteQuorum int
+	ReadQuorum  int
+	Vnodes      int // points on the circle for each member
+	Nodes       []NodeInfo
+
+	Pending         int       // partitions still to be filled, over all masters that answered
+	TransferBytes   uint64    // fetched for the pending ring, over all masters that answered
+	TransferBegun   time.Time // on this master; zero when nothing is pending
+	HintsPending    uint64    // copies owed to absent owners, over all masters that answered
+	UnderReplicated uint64    // of these, for records acknowledged on fewer owners than the write quorum
+}
+
+// NodeInfo is one member of the newest ring.
+type NodeInfo struct {
+	Node     string
+	Share    float64 // of all copies, 0 to 1
+	Primary  float64 // of all partitions, 0 to 1
+	Alive    bool
+	Answered bool   // the figures below are known
+	Records  uint64 // on its disk
+	Bytes    uint64 // of keys and values
+	Hints    uint64 // copies that it owes to absent owners
+	Owed     int    // copies that this master owes it
+	Pending  int    // its partitions still to be filled
+	Epoch    uint64 // newest ring that it knows
+	Seen     time.Time
+}
+
+// Info returns the figures of this moment. It asks nobody.
+func (s *Store) Info() Info {
+	v := s.view.Load()
+	if v == nil {
+		return Info{Vnodes: hashring.Vnodes}
+	}
+	ring := v.latest()
+	info := Info{
+		Epoch: ring.Epoch(), Base: v.base.Epoch(), Partitions: ring.Partitions(), Replicas: ring.Replicas(),
+		WriteQuorum: ring.WriteQuorum(), ReadQuorum: ring.ReadQuorum(), Vnodes: hashring.Vnodes,
+	}
+	owed := s.owed.pending()
+	for _, node := range v.members() {
+		n := NodeInfo{Node: node, Share: ring.Share(node), Primary: ring.PrimaryShare(node), Alive: s.alive(node), Owed: owed[node]}
+		status, _, at := s.heard.statusOf(node)
+		if node == s.self {
+			status, at = s.status(), s.opts.Now()
+		}
+		if status != nil {
+			n.Answered, n.Seen = true, at
+			n.Records, n.Bytes, n.Hints, n.Epoch, n.Pending = status.Records, status.Bytes, status.Owed, status.Epoch, int(status.Pending)
+			if n.Alive {
+				info.Pending += n.Pending
+				info.TransferBytes += status.Moved
+				info.HintsPending += status.Owed
+				info.UnderReplicated += status.Under
+			}
+		}
+		if ring.Has(node) || n.Hints > 0 || n.Pending > 0 {
+			info.Nodes = append(info.Nodes, n)
+		}
+	}
+	slices.SortFunc(info.Nodes, func(a, b NodeInfo) int {
+		if a.Node < b.Node {
+			return -1
+		}
+		return 1
+	})
+	if s.syncing.left() > 0 {
+		s.syncing.mu.Lock()
+		info.TransferBegun = s.syncing.begun
+		s.syncing.mu.Unlock()
+	}
+	return info
+}
+
+// Settled reports whether no change of the ring is under way as far as this master knows.
+func (s *Store) Settled() bool {
+	v := s.view.Load()
+	return v != nil && v.settled() && v.base == v.latest()
+}

@@ -1,0 +1,73 @@
+package ringstore
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics are the store's figures; never read back.
+type metrics struct {
+	reg prometheus.Registerer
+	all []prometheus.Collector
+
+	writes      *prometheus.CounterVec
+	under       prometheus.Counter
+	lanesFull   *prometheus.CounterVec
+	standIns    prometheus.Counter
+	debtsLost   prometheus.Counter
+	handedOver  prometheus.Counter
+	hintsOld    prometheus.Counter
+	repaired    *prometheus.CounterVec
+	fetched     prometheus.Counter
+	dropped     prometheus.Counter
+	stale       prometheus.Counter
+	refused     *prometheus.CounterVec
+	syncSeconds prometheus.Histogram
+	groupTasks  prometheus.Histogram
+}
+
+func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
+	m := &metrics{
+		reg:         reg,
+		writes:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "clustermaster_ring_writes_total", Help: "Writes taken by this master, by result."}, []string{"result"}),
+		under:       prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_under_replicated_writes_total", Help: "Writes acknowledged below the write quorum because too few masters were alive."}),
+		lanesFull:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "clustermaster_ring_lane_full_total", Help: "Copies not sent because too much waits for that master; they become hints."}, []string{"node"}),
+		standIns:    prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_stand_ins_total", Help: "Copies given to a master that is no owner because an owner was away."}),
+		debtsLost:   prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_debts_lost_total", Help: "Copies owed to an owner that could not be noted; comparing copies repairs them."}),
+		handedOver:  prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_hints_handed_over_total", Help: "Hints handed to owners that came back."}),
+		hintsOld:    prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_hints_expired_total", Help: "Times that all hints for a master were dropped because it was away too long."}),
+		repaired:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "clustermaster_ring_repaired_records_total", Help: "Records that a copy lacked, by how that was found."}, []string{"by"}),
+		fetched:     prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_transfer_bytes_total", Help: "Bytes fetched from other masters to fill or repair copies."}),
+		dropped:     prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_buckets_dropped_total", Help: "Time buckets of expired records dropped."}),
+		stale:       prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_stale_epoch_total", Help: "Writes refused because the writer did not know the newest ring."}),
+		refused:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "clustermaster_ring_refused_total", Help: "Requests of other masters refused, by reason."}, []string{"reason"}),
+		syncSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "clustermaster_ring_sync_seconds", Help: "Time that a group of writes waited for stable storage.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12)}),
+		groupTasks:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "clustermaster_ring_group_writes", Help: "Writes that shared one sync.", Buckets: prometheus.ExponentialBuckets(1, 2, 10)}),
+	}
+	gauge := func(name, help string, f func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
+	}
+	m.all = []prometheus.Collector{
+		m.writes, m.under, m.lanesFull, m.standIns, m.debtsLost, m.handedOver, m.hintsOld, m.repaired, m.fetched,
+		m.dropped, m.stale, m.refused, m.syncSeconds, m.groupTasks,
+		gauge("clustermaster_ring_records", "Records on this master.", func() float64 { n, _ := s.cells.totals(); return float64(n) }),
+		gauge("clustermaster_ring_record_bytes", "Bytes of keys and values on this master.", func() float64 { _, n := s.cells.totals(); return float64(n) }),
+		gauge("clustermaster_ring_hints", "Copies that this master owes to absent owners.", func() float64 { n, _ := s.owed.totals(); return float64(n) }),
+		gauge("clustermaster_ring_under_replicated", "Copies owed for records written below the write quorum.", func() float64 { _, n := s.owed.totals(); return float64(n) }),
+		gauge("clustermaster_ring_pending_partitions", "Own partitions still to be filled for the newest ring.", func() float64 { return float64(s.syncing.left()) }),
+	}
+	if reg != nil {
+		for _, c := range m.all {
+			if err := reg.Register(c); err != nil {
+				s.log.Warn("register metric; it will be missing from /metrics", "err", err)
+			}
+		}
+	}
+	return m
+}
+
+func (m *metrics) unregister() {
+	if m.reg == nil {
+		return
+	}
+	for _, c := range m.all {
+		m.reg.Unregister(c)
+	}
+}

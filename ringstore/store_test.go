@@ -1,0 +1,130 @@
+package ringstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPutGetListDelete(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][]string{{"m1/a"}, {"m1/a", "m2/b"}, {"m1/a", "m2/b", "m3/c"}, {"m1/a", "m2/b", "m3/c", "m4/d", "m5/e"}} {
+		t.Run(fmt.Sprintf("members=%d", len(names)), func(t *testing.T) {
+			t.Parallel()
+			k := newKit(t, names...)
+			ctx := ctxFor(t)
+			s, far := k.store(names[0]), k.store(names[len(names)-1])
+			key := Key{SpaceMinions, "web1", "grains"}
+			if _, found, err := s.Get(ctx, key); err != nil || found {
+				t.Fatalf("get before put: found %v, err %v", found, err)
+			}
+			for _, v := range []string{"one", "two", ""} {
+				if err := s.Put(ctx, key, []byte(v), time.Time{}); err != nil {
+					t.Fatal(err)
+				}
+				got, found, err := far.Get(ctx, key)
+				if err != nil || !found || string(got.Value) != v || got.Key != key {
+					t.Fatalf("get after put %q: %+v found %v err %v", v, got, found, err)
+				}
+				s, far = far, s
+			}
+			first, err := s.PutFirst(ctx, Key{SpaceJobs, "20261121093335299638", "r/web1"}, []byte("a"), time.Now().Add(time.Hour))
+			if err != nil || !first {
+				t.Fatalf("first put: %v, %v", first, err)
+			}
+			first, err = far.PutFirst(ctx, Key{SpaceJobs, "20261121093335299638", "r/web1"}, []byte("b"), time.Now().Add(time.Hour))
+			if err != nil || first {
+				t.Fatalf("second put: first %v, %v", first, err)
+			}
+			got, found, err := s.Get(ctx, Key{SpaceJobs, "20261121093335299638", "r/web1"})
+			if err != nil || !found || string(got.Value) != "a" {
+				t.Fatalf("kept %q %v %v, want the first", got.Value, found, err)
+			}
+			for _, n := range []string{"mine/b", "mine/a", "mine/\x00\xff odd", "mine/", "other"} {
+				if err := s.Put(ctx, Key{SpaceMinions, "web1", n}, []byte(n), time.Time{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			names := func(prefix string) string {
+				list, err := far.List(ctx, SpaceMinions, "web1", prefix)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var out []string
+				for _, r := range list {
+					out = append(out, fmt.Sprintf("%q", r.Name))
+				}
+				return strings.Join(out, " ")
+			}
+			if got, want := names("mine/"), `"mine/" "mine/\x00\xff odd" "mine/a" "mine/b"`; got != want {
+				t.Errorf("list: %s, want %s", got, want)
+			}
+			if err := far.Delete(ctx, SpaceMinions, "web1", "mine/a", "mine/", "never was"); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := names(""), `"grains" "mine/\x00\xff odd" "mine/b" "other"`; got != want {
+				t.Errorf("list after delete: %s, want %s", got, want)
+			}
+			if err := s.Put(ctx, Key{SpaceMinions, "web1", "mine/a"}, []byte("again"), time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+			if r, found, err := far.Get(ctx, Key{SpaceMinions, "web1", "mine/a"}); err != nil || !found || string(r.Value) != "again" {
+				t.Errorf("put after delete: %+v %v %v", r, found, err)
+			}
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a")
+	k.node("m1/a").kill()
+	k.opts.MaxRecord = 1000
+	k.start("m1/a")
+	ctx := ctxFor(t)
+	s := k.store("m1/a")
+	for _, tc := range []struct {
+		name string
+		key  Key
+		size int
+		is   error
+	}{
+		{"no space", Key{0, "p", "n"}, 1, nil},
+		{"no place", Key{SpaceJobs, "", "n"}, 1, nil},
+		{"long place", Key{SpaceJobs, strings.Repeat("p", MaxPlace+1), "n"}, 1, ErrTooLarge},
+		{"long name", Key{SpaceJobs, "p", strings.Repeat("p", MaxName+1)}, 1, ErrTooLarge},
+		{"large value", Key{SpaceJobs, "p", "n"}, 1001, ErrTooLarge},
+	} {
+		err := s.Put(ctx, tc.key, make([]byte, tc.size), time.Time{})
+		if err == nil || tc.is != nil && !errors.Is(err, tc.is) {
+			t.Errorf("%s: %v, want %v", tc.name, err, tc.is)
+		}
+	}
+}
+
+func TestLargeRecordsTravelInPieces(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	key := Key{SpaceJobs, "big", "r"}
+	value := bytes.Repeat([]byte("0123456789abcdef"), 700<<10/16*10) // 7 MB
+	if err := k.store("m1/a").Put(ctx, key, value, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range k.all() {
+		eventually(t, "copy on "+n.name, func() error {
+			if !n.holds(key) {
+				return errors.New("not there")
+			}
+			return nil
+		})
+	}
+	k.node("m1/a").kill()
+	got, found, err := k.store("m2/b").Get(ctx, key)
+	if err != nil || !found || !bytes.Equal(got.Value, value) {
+		t.Fatalf("large record: found %v, %d bytes, err %v", found, len(got.Value), err)
+	}
+}
