@@ -1,0 +1,10 @@
+// Package fileserver serves file_roots to minions.
+//
+// Lives here: the answers to the file commands of Salt's roots backend, with its rules of what is served and listed, and the
+// caches of hashes and lists.
+//
+// Does not: check who asks (package master), distribute roots to other masters (package statesync), or know other backends.
+//
+// Guarantee: nothing outside a root is served but through a link in it, and that only with fileserver_followsymlinks; only
+// regular files are read; a changed file has its new hash at once, and is in lists after fileserver_list_cache_time at the latest.
+package fileserver

@@ -1,0 +1,129 @@
+package fileserver
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"clustermaster/wire"
+)
+
+// found is a file that may be served.
+type found struct {
+	path string // absolute
+	rel  string // normalised, as the minion knows it
+	info fs.FileInfo
+}
+
+// text returns a field that is text, or bytes for names that are not UTF-8.
+func text(load wire.Map, key string) (string, bool) {
+	switch v, _ := load.Get(key); v := v.(type) {
+	case string:
+		return v, true
+	case []byte:
+		return string(v), true
+	}
+	return "", false
+}
+
+// find looks a path up in an environment; both may be changed by a query in the path ("x?saltenv=dev"). Absent files, and all
+// that may not be served, are not found.
+func (s *Server) find(path, env string) (found, bool) {
+	if path == "" || len(path) > maxPath || filepath.IsAbs(path) || strings.Contains(path, "../") || strings.ContainsRune(path, 0) {
+		return found{}, false
+	}
+	index := ""
+	if escaped, ok := strings.CutPrefix(path, "|"); ok {
+		path = escaped
+	} else if bare, query, ok := strings.Cut(path, "?"); ok {
+		path = bare
+		query, _, _ = strings.Cut(query, "?")
+		for _, arg := range strings.Split(query, "&") {
+			switch key, value, _ := strings.Cut(arg, "="); key {
+			case "saltenv":
+				env = value
+			case "index":
+				index = value
+			}
+		}
+	}
+	path = filepath.Clean(path)
+	if filepath.IsAbs(path) || path == ".." || strings.HasPrefix(path, "../") {
+		return found{}, false
+	}
+	roots := s.roots(env)
+	if index != "" {
+		i, err := strconv.Atoi(index)
+		if err != nil || i < -len(roots) || i >= len(roots) {
+			return found{}, false
+		}
+		if i < 0 {
+			i += len(roots)
+		}
+		roots = roots[i : i+1]
+	}
+	for _, root := range roots {
+		if f, ok := s.inRoot(root, path); ok {
+			return f, true
+		}
+	}
+	return found{}, false
+}
+
+// inRoot looks a clean relative path up below one root.
+func (s *Server) inRoot(root, rel string) (found, bool) {
+	full := filepath.Join(root, rel)
+	info, err := os.Stat(full)
+	if err != nil || !info.Mode().IsRegular() || s.ignored(full) {
+		return found{}, false
+	}
+	if !s.opts.FollowSymlinks && !inside(root, full) {
+		return found{}, false
+	}
+	return found{path: full, rel: rel, info: info}, true
+}
+
+// inside reports whether what a path leads to lies below the root.
+func inside(root, full string) bool {
+	realRoot, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return false
+	}
+	target, err := filepath.EvalSymlinks(full)
+	if err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(realRoot, target)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
+func (s *Server) fileFind(load wire.Map) wire.Map {
+	path, _ := text(load, "path")
+	f, ok := s.find(path, saltenv(load))
+	if !ok {
+		return wire.Map{{Key: "path", Value: ""}, {Key: "rel", Value: ""}}
+	}
+	return wire.Map{
+		{Key: "path", Value: f.path}, {Key: "rel", Value: f.rel}, {Key: "stat", Value: stat(f.info)}, {Key: "back", Value: "roots"},
+	}
+}
+
+// saltenv is the environment asked for, where it has a default.
+func saltenv(load wire.Map) string {
+	if env, ok := text(load, "saltenv"); ok {
+		return env
+	}
+	return "base"
+}
+
+// required finds the file of a load that must have a path and an environment.
+func (s *Server) required(load wire.Map) (found, bool) {
+	path, hasPath := text(load, "path")
+	env, hasEnv := text(load, "saltenv")
+	if !hasPath || !hasEnv {
+		return found{}, false
+	}
+	return s.find(path, env)
+}

@@ -1,0 +1,231 @@
+package fileserver
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"clustermaster/wire"
+)
+
+// lists are the sorted names of one environment, relative to its roots.
+type lists struct {
+	files, dirs, emptyDirs []string
+	links                  wire.Map // name to the link's text
+}
+
+// listing is the cached lists of one environment; who comes while they are made waits.
+type listing struct {
+	mu   sync.Mutex
+	made time.Time
+	l    *lists
+}
+
+// of returns the lists of an environment.
+func (s *Server) of(env string) *lists {
+	roots := s.roots(env)
+	if len(roots) == 0 {
+		return &lists{}
+	}
+	s.mu.Lock()
+	entry := s.lists[env]
+	if entry == nil {
+		if len(s.lists) >= maxListedEnvs {
+			clear(s.lists)
+		}
+		entry = &listing{}
+		s.lists[env] = entry
+	}
+	s.mu.Unlock()
+	entry.mu.Lock()
+	defer entry.mu.Unlock()
+	if entry.l == nil || time.Since(entry.made) >= s.opts.ListCacheTime {
+		w := walker{s: s, files: set{}, dirs: set{}, empty: set{}, links: make(map[string]string)}
+		for _, root := range roots {
+			w.root, w.realRoot = root, root
+			if r, err := filepath.EvalSymlinks(root); err == nil {
+				w.realRoot = r
+			}
+			w.walk(root, "", nil)
+		}
+		if w.full {
+			s.log.Warn("file list cut off: too many files or folders too deep; split the environment", "env", env, "n", w.n)
+		}
+		entry.made, entry.l = time.Now(), w.lists()
+	}
+	return entry.l
+}
+
+// ClearListCache drops the cached lists, as salt-run fileserver.clear_file_list_cache does, and names the environments that had
+// some.
+func (s *Server) ClearListCache() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]string, 0, len(s.lists))
+	for env := range s.lists {
+		out = append(out, env)
+	}
+	clear(s.lists)
+	slices.Sort(out)
+	return out
+}
+
+// list answers with one of the lists.
+func (s *Server) list(load wire.Map, pick func(*lists) []string) (any, error) {
+	env, ok := text(load, "saltenv")
+	if !ok {
+		return []any{}, nil
+	}
+	names, prefix := pick(s.of(env)), prefixOf(load)
+	out := make([]string, 0, len(names))
+	for _, name := range names {
+		if strings.HasPrefix(name, prefix) {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+func (s *Server) links(load wire.Map) (any, error) {
+	env, ok := text(load, "saltenv")
+	if !ok {
+		return wire.Map{}, nil
+	}
+	prefix := prefixOf(load)
+	out := wire.Map{}
+	for _, p := range s.of(env).links {
+		if strings.HasPrefix(p.Key.(string), prefix) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// prefixOf is the plain text that listed names must begin with.
+func prefixOf(load wire.Map) string {
+	prefix, _ := text(load, "prefix")
+	return strings.Trim(prefix, "/")
+}
+
+type set map[string]struct{}
+
+func (s set) sorted() []string {
+	out := make([]string, 0, len(s))
+	for name := range s {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// walker gathers the names below roots.
+type walker struct {
+	s                  *Server
+	root, realRoot     string
+	files, dirs, empty set
+	links              map[string]string
+	n                  int
+	full               bool
+}
+
+func (w *walker) lists() *lists {
+	l := &lists{files: w.files.sorted(), dirs: w.dirs.sorted(), emptyDirs: w.empty.sorted()}
+	names := make(set, len(w.links))
+	for name := range w.links {
+		names[name] = struct{}{}
+	}
+	for _, name := range names.sorted() {
+		l.links = append(l.links, wire.Pair{Key: name, Value: w.links[name]})
+	}
+	return l
+}
+
+// walk lists one folder and those in it. Linked folders are entered if links are followed, but not one that we are in: a
+// folder that contains itself ends there. (Salt goes round until the name is too long.)
+func (w *walker) walk(dir, rel string, above []os.FileInfo) {
+	if len(above) > maxDepth {
+		w.full = true
+		return
+	}
+	self, err := os.Stat(dir)
+	if err != nil || slices.ContainsFunc(above, func(a os.FileInfo) bool { return os.SameFile(a, self) }) {
+		return
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	above = append(above[:len(above):len(above)], self)
+	for _, e := range entries {
+		if w.n++; w.n > maxListed {
+			w.full = true
+			return
+		}
+		full, name := filepath.Join(dir, e.Name()), filepath.Join(rel, e.Name())
+		isLink := e.Type()&os.ModeSymlink != 0
+		isDir := e.IsDir()
+		if isLink {
+			info, err := os.Stat(full)
+			isDir = err == nil && info.IsDir()
+		}
+		w.add(full, name, isDir, isLink)
+		if isDir && (!isLink || w.s.opts.FollowSymlinks) {
+			w.walk(full, name, above)
+		}
+	}
+}
+
+// add puts one entry on the lists that it belongs to.
+func (w *walker) add(full, name string, isDir, isLink bool) {
+	if (isLink && w.s.opts.IgnoreSymlinks) || w.s.ignored(name) {
+		return
+	}
+	if isDir {
+		w.dirs[name] = struct{}{}
+		if entries, err := os.ReadDir(full); err == nil && len(entries) == 0 {
+			w.empty[name] = struct{}{}
+		}
+	} else {
+		w.files[name] = struct{}{}
+	}
+	if !isLink {
+		return
+	}
+	target, err := os.Readlink(full)
+	if err != nil {
+		return
+	}
+	if w.pointsInside(full, target) || !w.s.opts.FollowSymlinks {
+		w.links[name] = target
+	}
+}
+
+// pointsInside reports whether a link's text leads to a place below the root, be there something or not. A text that begins
+// with ".." is taken from the link itself, not from its folder, as Salt does; only the text is at stake.
+func (w *walker) pointsInside(full, target string) bool {
+	to := target
+	switch {
+	case strings.HasPrefix(to, ".."):
+		to = filepath.Join(full, target)
+	case !filepath.IsAbs(to):
+		to = filepath.Join(filepath.Dir(full), target)
+	}
+	rel, err := filepath.Rel(w.realRoot, realpath(to))
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
+// realpath resolves the links of a path as far as it exists.
+func realpath(path string) string {
+	path = filepath.Clean(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	dir, name := filepath.Split(path)
+	if dir = filepath.Clean(dir); dir == path || name == "" {
+		return path
+	}
+	return filepath.Join(realpath(dir), name)
+}
