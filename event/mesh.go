@@ -103,6 +103,7 @@ func (m *Mesh) reconcile() {
 		ctx, cancel := context.WithCancel(m.runCtx)
 		l := newLink(m, node, cancel)
 		m.links[node] = l
+		m.signal()
 		m.running.Add(1)
 		go func() {
 			defer m.running.Done()
@@ -184,9 +185,9 @@ func (m *Mesh) unconfirmed(prefix string) (waiting, broken []string, changed <-c
 		}
 		l := m.links[node]
 		switch {
-		case l == nil || l.broken:
+		case l != nil && l.broken:
 			broken = append(broken, node)
-		case !l.confirms(prefix):
+		case l == nil || !l.confirms(prefix):
 			waiting = append(waiting, node)
 		}
 	}
