@@ -1,0 +1,212 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// fakeMaster has a master's ports: 4505 and 4506 say its number and stay open,
+// 4521 answers as told.
+type fakeMaster struct {
+	number int
+	ready  atomic.Bool
+	live   atomic.Bool
+	hung   atomic.Bool
+	ended  chan struct{}
+}
+
+func startFake(t *testing.T, b Base, number int) *fakeMaster {
+	t.Helper()
+	f := &fakeMaster{number: number, ended: make(chan struct{})}
+	f.ready.Store(true)
+	f.live.Store(true)
+	var mu sync.Mutex
+	var conns []net.Conn
+	listen := func(port int) net.Listener {
+		ln, err := net.Listen("tcp", net.JoinHostPort(b.Master(number), strconv.Itoa(port)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ln.Close() })
+		return ln
+	}
+	for _, port := range []int{PublishPort, RequestPort} {
+		ln := listen(port)
+		go func() {
+			for {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				conns = append(conns, conn)
+				mu.Unlock()
+				fmt.Fprintf(conn, "%d\n", number)
+			}
+		}()
+	}
+	answer := func(ok *atomic.Bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if f.hung.Load() {
+				<-f.ended
+			}
+			if !ok.Load() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/readyz", answer(&f.ready))
+	mux.Handle("/livez", answer(&f.live))
+	srv := &http.Server{Handler: mux}
+	ln := listen(HealthPort)
+	go func() { _ = srv.Serve(ln) }()
+	t.Cleanup(func() {
+		close(f.ended)
+		srv.Close()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range conns {
+			c.Close()
+		}
+	})
+	return f
+}
+
+// session is one connection through the balancer and the number of the master
+// behind it.
+func session(addr string, port int) (net.Conn, int, error) {
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(addr, strconv.Itoa(port)), 2*time.Second)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(3 * time.Second)); err != nil {
+		return nil, 0, err
+	}
+	b := make([]byte, 2)
+	if _, err := io.ReadFull(conn, b); err != nil {
+		conn.Close()
+		return nil, 0, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	return conn, n, err
+}
+
+// behind opens several sessions and tells which masters got them.
+func behind(t *testing.T, addr string, port int) ([]int, error) {
+	t.Helper()
+	var got []int
+	for range 6 {
+		conn, n, err := session(addr, port)
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close()
+		if !slices.Contains(got, n) {
+			got = append(got, n)
+		}
+	}
+	slices.Sort(got)
+	return got, nil
+}
+
+// The shipped configuration does what its head promises, seen with masters whose
+// answers a test can choose.
+func TestShippedBalancer(t *testing.T) {
+	HAProxyProgram(t)
+	base := FreeBase(t, 3)
+	var fakes []*fakeMaster
+	var addrs []string
+	for n := 1; n <= 3; n++ {
+		fakes = append(fakes, startFake(t, base, n))
+		addrs = append(addrs, base.Master(n))
+	}
+	StartBalancer(t, Folder(t), base.Balancer(), addrs, BalancerOptions{})
+	reach := func(what string, want ...int) {
+		t.Helper()
+		for _, port := range []int{PublishPort, RequestPort} {
+			Eventually(t, 10*time.Second, what, func() error {
+				got, err := behind(t, base.Balancer(), port)
+				if err == nil && !slices.Equal(got, want) {
+					err = fmt.Errorf("port %d reaches %v, want %v", port, got, want)
+				}
+				return err
+			})
+		}
+	}
+	// loses changes a master's answers and expects its open session to end soon.
+	loses := func(n int, change func(*fakeMaster)) {
+		t.Helper()
+		var mine net.Conn
+		for mine == nil {
+			conn, got, err := session(base.Balancer(), PublishPort)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got == n {
+				mine = conn
+			} else {
+				defer conn.Close()
+			}
+		}
+		defer mine.Close()
+		start := time.Now()
+		change(fakes[n-1])
+		if err := mine.SetReadDeadline(start.Add(4 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := mine.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
+			t.Errorf("the session on master%d is still open after %v", n, time.Since(start))
+		}
+		t.Logf("session on master%d closed after %v", n, time.Since(start).Round(time.Millisecond))
+	}
+
+	reach("all masters get sessions", 1, 2, 3)
+	loses(1, func(f *fakeMaster) { f.ready.Store(false) })
+	reach("a master that isn't ready gets none", 2, 3)
+	loses(2, func(f *fakeMaster) { f.hung.Store(true) })
+	reach("a master that hangs gets none", 3)
+	fakes[2].ready.Store(false)
+	reach("with none ready, those alive serve", 1, 3)
+	fakes[2].live.Store(false)
+	reach("the only one left serves", 1)
+	fakes[2].live.Store(true)
+	fakes[2].ready.Store(true)
+	reach("one that is ready again takes over", 3)
+}
+
+func TestFillIn(t *testing.T) {
+	t.Parallel()
+	const shipped = "global\ndefaults\n    timeout client 1h # x\n    timeout server 1h\n    timeout client-fin 10s\nfrontend a\n  bind *:4505\nfrontend b\n  bind *:4506\nbackend c\n    server master1 192.0.2.11:4505 check\n    server master2 192.0.2.12:4505 check\nbackend d\n    server master1 192.0.2.11:4506\n"
+	got, err := fillIn(shipped, "127.1.2.100", []string{"127.1.2.1", "127.1.2.2"}, 0)
+	const want = "global\ndefaults\n    timeout client 1h # x\n    timeout server 1h\n    timeout client-fin 10s\nfrontend a\n  bind 127.1.2.100:4505\nfrontend b\n  bind 127.1.2.100:4506\nbackend c\n    server master1 127.1.2.1:4505 check\n    server master2 127.1.2.2:4505 check\nbackend d\n    server master1 127.1.2.1:4506\n    server master2 127.1.2.2:4506\n"
+	if err != nil || got != want {
+		t.Errorf("got %v\n%s\nwant\n%s", err, got, want)
+	}
+	if got, err := fillIn(shipped, "x", []string{"y"}, 1500*time.Millisecond); err != nil || !strings.Contains(got, "timeout server 1500ms\n") {
+		t.Errorf("idle: %v\n%s", err, got)
+	}
+	if _, err := fillIn("global\n", "x", []string{"y"}, 0); err == nil {
+		t.Error("a file without placeholders is taken")
+	}
+}
+
+// Both shipped files pass HAProxy's own check as they are.
+func TestShippedFilesAreValid(t *testing.T) {
+	t.Parallel()
+	program := HAProxyProgram(t)
+	for _, f := range []string{"lb/haproxy.cfg", "lb/haproxy-salt.cfg"} {
+		if r := Command(t, program, "-c", "-f", Root(t)+"/"+f); r.Code != 0 || strings.Contains(r.Stderr, "WARNING") {
+			t.Errorf("%v", r)
+		}
+	}
+}
