@@ -339,7 +339,9 @@ const noMatch = "No minions matched the target. No command was sent, no jid was 
 const unresolved = "Master could not resolve minions"
 
 // refused tells of a job that the master would not send: not authorized, unknown nodegroup and the like.
-func refused(p gather.Published) bool { return p.Error != "" && !strings.HasPrefix(p.Error, unresolved) }
+func refused(p gather.Published) bool {
+	return p.Error != "" && !strings.HasPrefix(p.Error, unresolved)
+}
 
 // sent tells whether a job is on its way, and prints why not.
 func (r *saltRun) sent(p gather.Published) bool {

@@ -16,7 +16,7 @@ import (
 // maxCopied is how much one salt-cp puts into a job: the whole file travels in the message to the minions.
 const maxCopied = 16 << 20
 
-func saltCpParser() *parser {
+func saltCPParser() *parser {
 	p := newParser("salt-cp", "[options] '<target>' SOURCE DEST", "Copy small files to minions. Every file travels whole inside one job.",
 		"salt-cp '*' motd /etc/motd",
 		"salt-cp -L 'web1,web2' a.conf b.conf /etc/app/")
@@ -31,9 +31,9 @@ func saltCpParser() *parser {
 	return p
 }
 
-// SaltCp is the command salt-cp.
-func SaltCp(ctx context.Context, args []string, env Env) int {
-	p := saltCpParser()
+// SaltCP is the command salt-cp.
+func SaltCP(ctx context.Context, args []string, env Env) int {
+	p := saltCPParser()
 	v, operands, code, done := env.begin(p, args)
 	if done {
 		return code
