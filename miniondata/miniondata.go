@@ -1,0 +1,287 @@
+package miniondata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"clustermaster/ringstore"
+	"clustermaster/wire"
+)
+
+// Names of a minion's records; they are on disk.
+const (
+	grainsName   = "grains"
+	pillarName   = "pillar"  // then ":" and the environment, unless it is the one without a pillarenv
+	minePrefix   = "mine/"   // then the function's name as the minion gave it
+	pillarPrefix = "pillar:" // of the environments
+)
+
+// ErrNoID refuses data without a minion id.
+var ErrNoID = errors.New("minion data without an id")
+
+// records is what this package needs of the ring store.
+type records interface {
+	// Write stores records of one place and returns when they are durable on a write quorum.
+	Write(ctx context.Context, place string, puts ...ringstore.Put) ([]ringstore.Result, error)
+	// Delete removes records of a place by their names.
+	Delete(ctx context.Context, space ringstore.Space, place string, names ...string) error
+	// Get returns one record; found is false if there is none.
+	Get(ctx context.Context, k ringstore.Key) (rec ringstore.Record, found bool, err error)
+	// List returns the records of a place whose names begin with prefix, by name.
+	List(ctx context.Context, space ringstore.Space, place, prefix string) ([]ringstore.Record, error)
+	// Scan calls fn with all records of a space whose names begin with prefix, not concurrently.
+	Scan(ctx context.Context, space ringstore.Space, prefix string, fn func(ringstore.Record) error) (ringstore.Coverage, error)
+}
+
+// Data is the minions' data of the whole cluster. It is safe for concurrent use.
+type Data struct {
+	store records
+	log   *slog.Logger
+}
+
+// New makes the data room on the ring store. Log nil discards.
+func New(store records, log *slog.Logger) *Data {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Data{store: store, log: log.With("component", "miniondata")}
+}
+
+// SetGrains keeps a minion's grains, a packed map.
+func (d *Data) SetGrains(ctx context.Context, id string, grains wire.Raw) error {
+	return d.set(ctx, id, grainsName, grains)
+}
+
+// Grains returns a minion's grains; found is false if none are kept.
+func (d *Data) Grains(ctx context.Context, id string) (grains wire.Map, found bool, err error) {
+	return d.get(ctx, id, grainsName)
+}
+
+// SetPillar keeps a minion's pillar as it was last made for a pillarenv ("" for none).
+func (d *Data) SetPillar(ctx context.Context, id, pillarenv string, pillar wire.Map) error {
+	packed, err := wire.Pack(pillar)
+	if err != nil {
+		return fmt.Errorf("pack pillar of %q: %w", id, err)
+	}
+	return d.set(ctx, id, pillarRecord(pillarenv), packed)
+}
+
+// Pillar returns a minion's pillar without a pillarenv; found is false if none is kept.
+func (d *Data) Pillar(ctx context.Context, id string) (pillar wire.Map, found bool, err error) {
+	return d.get(ctx, id, pillarName)
+}
+
+// PillarOf returns a minion's pillar for a pillarenv.
+func (d *Data) PillarOf(ctx context.Context, id, pillarenv string) (pillar wire.Map, found bool, err error) {
+	return d.get(ctx, id, pillarRecord(pillarenv))
+}
+
+func pillarRecord(env string) string {
+	if env == "" {
+		return pillarName
+	}
+	return pillarPrefix + env
+}
+
+// MergeMine lays data over a minion's mine, function by function; with clear the functions that data lacks are removed.
+func (d *Data) MergeMine(ctx context.Context, id string, data wire.Map, clear bool) error {
+	if id == "" {
+		return ErrNoID
+	}
+	given := map[string]bool{}
+	var puts []ringstore.Put
+	for _, p := range data {
+		fun, ok := p.Key.(string)
+		if !ok {
+			d.log.Debug("mine function whose name is no text; it is left out", "minion", id)
+			continue
+		}
+		packed, err := wire.Pack(p.Value)
+		if err != nil {
+			return fmt.Errorf("pack mine of %q: %w", id, err)
+		}
+		name := minePrefix + fun
+		if given[name] { // twice in one map: the last one counts
+			for i := range puts {
+				if puts[i].Name == name {
+					puts[i].Value = packed
+				}
+			}
+			continue
+		}
+		given[name] = true
+		puts = append(puts, ringstore.Put{Space: ringstore.SpaceMinions, Name: name, Value: packed})
+	}
+	if len(puts) > 0 {
+		if _, err := d.store.Write(ctx, id, puts...); err != nil {
+			return fmt.Errorf("save mine of %q: %w", id, err)
+		}
+	}
+	if !clear {
+		return nil
+	}
+	return d.remove(ctx, id, minePrefix, func(name string) bool { return !given[name] })
+}
+
+// Mine returns a minion's mine, sorted by function; nil if it has none.
+func (d *Data) Mine(ctx context.Context, id string) (wire.Map, error) {
+	if id == "" {
+		return nil, nil
+	}
+	list, err := d.store.List(ctx, ringstore.SpaceMinions, id, minePrefix)
+	if err != nil {
+		return nil, fmt.Errorf("read mine of %q: %w", id, err)
+	}
+	var mine wire.Map
+	for _, r := range list {
+		v, err := wire.Unpack(r.Value)
+		if err != nil {
+			d.log.Warn("mine value does not decode; it is left out", "minion", id, "fun", mineFun(r), "err", err)
+			continue
+		}
+		mine = append(mine, wire.Pair{Key: mineFun(r), Value: v})
+	}
+	return mine, nil
+}
+
+// MineValue returns one function's value of a minion's mine, still packed.
+func (d *Data) MineValue(ctx context.Context, id, fun string) (value wire.Raw, found bool, err error) {
+	if id == "" {
+		return nil, false, nil
+	}
+	r, found, err := d.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id, Name: minePrefix + fun})
+	if err != nil {
+		return nil, false, fmt.Errorf("read mine of %q: %w", id, err)
+	}
+	return r.Value, found, nil
+}
+
+func mineFun(r ringstore.Record) string { return strings.TrimPrefix(r.Name, minePrefix) }
+
+// DeleteMine removes one function from a minion's mine; one that is not there is no error.
+func (d *Data) DeleteMine(ctx context.Context, id, fun string) error {
+	if id == "" {
+		return ErrNoID
+	}
+	if err := d.store.Delete(ctx, ringstore.SpaceMinions, id, minePrefix+fun); err != nil {
+		return fmt.Errorf("delete %q of the mine of %q: %w", fun, id, err)
+	}
+	return nil
+}
+
+// FlushMine removes a minion's whole mine.
+func (d *Data) FlushMine(ctx context.Context, id string) error {
+	if id == "" {
+		return ErrNoID
+	}
+	return d.remove(ctx, id, minePrefix, nil)
+}
+
+// Drop removes a minion's grains and pillar, and its mine unless keepMine.
+func (d *Data) Drop(ctx context.Context, id string, keepMine bool) error {
+	if id == "" {
+		return ErrNoID
+	}
+	return d.remove(ctx, id, "", func(name string) bool { return !keepMine || !strings.HasPrefix(name, minePrefix) })
+}
+
+// remove deletes the records of a minion whose names begin with prefix and that pick (nil: all) wants gone.
+func (d *Data) remove(ctx context.Context, id, prefix string, pick func(name string) bool) error {
+	list, err := d.store.List(ctx, ringstore.SpaceMinions, id, prefix)
+	if err != nil {
+		return fmt.Errorf("read data of %q: %w", id, err)
+	}
+	var names []string
+	for _, r := range list {
+		if pick == nil || pick(r.Name) {
+			names = append(names, r.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if err := d.store.Delete(ctx, ringstore.SpaceMinions, id, names...); err != nil {
+		return fmt.Errorf("delete data of %q: %w", id, err)
+	}
+	return nil
+}
+
+// EachGrains calls fn with the grains of all minions, in no particular order and not concurrently. What could not be
+// asked is in the coverage.
+func (d *Data) EachGrains(ctx context.Context, fn func(id string, grains wire.Map)) (ringstore.Coverage, error) {
+	return d.each(ctx, grainsName, fn)
+}
+
+// EachPillar calls fn with the pillars (without a pillarenv) of all minions.
+func (d *Data) EachPillar(ctx context.Context, fn func(id string, pillar wire.Map)) (ringstore.Coverage, error) {
+	return d.each(ctx, pillarName, fn)
+}
+
+// AllGrains returns the grains of all minions.
+func (d *Data) AllGrains(ctx context.Context) (map[string]wire.Map, ringstore.Coverage, error) {
+	out := map[string]wire.Map{}
+	cover, err := d.EachGrains(ctx, func(id string, grains wire.Map) { out[id] = grains })
+	return out, cover, err
+}
+
+func (d *Data) each(ctx context.Context, name string, fn func(string, wire.Map)) (ringstore.Coverage, error) {
+	cover, err := d.store.Scan(ctx, ringstore.SpaceMinions, name, func(r ringstore.Record) error {
+		if r.Name != name {
+			return nil
+		}
+		m, err := wire.UnpackMap(r.Value)
+		if err != nil {
+			d.log.Warn("data of a minion does not decode; it is left out", "minion", r.Place, "name", name, "err", err)
+			return nil
+		}
+		fn(r.Place, m)
+		return nil
+	})
+	if err != nil {
+		return cover, fmt.Errorf("read %s of all minions: %w", name, err)
+	}
+	return cover, nil
+}
+
+// EachMine calls fn with each minion's value of one mine function, still packed.
+func (d *Data) EachMine(ctx context.Context, fun string, fn func(id string, value wire.Raw)) (ringstore.Coverage, error) {
+	name := minePrefix + fun
+	cover, err := d.store.Scan(ctx, ringstore.SpaceMinions, name, func(r ringstore.Record) error {
+		if r.Name == name {
+			fn(r.Place, r.Value)
+		}
+		return nil
+	})
+	if err != nil {
+		return cover, fmt.Errorf("read %q of all mines: %w", fun, err)
+	}
+	return cover, nil
+}
+
+func (d *Data) set(ctx context.Context, id, name string, packed []byte) error {
+	if id == "" {
+		return ErrNoID
+	}
+	if _, err := d.store.Write(ctx, id, ringstore.Put{Space: ringstore.SpaceMinions, Name: name, Value: packed}); err != nil {
+		return fmt.Errorf("save %s of %q: %w", name, id, err)
+	}
+	return nil
+}
+
+func (d *Data) get(ctx context.Context, id, name string) (wire.Map, bool, error) {
+	if id == "" {
+		return nil, false, nil
+	}
+	r, found, err := d.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id, Name: name})
+	if err != nil || !found {
+		return nil, false, err
+	}
+	m, err := wire.UnpackMap(r.Value)
+	if err != nil {
+		return nil, false, fmt.Errorf("decode %s of %q: %w", name, id, err)
+	}
+	return m, true, nil
+}
