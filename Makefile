@@ -1,0 +1,76 @@
+# clustermaster: build, demo, tests.
+#
+#   make            bin/clustermaster and the links beside it
+#   make demo       a cluster of three masters with real minions, to play with
+#   make test       every test that CI runs; installs what they need
+#   make test-long  the long ones too
+#   make bench      figures, printed; nothing passes or fails
+#   make lint       go vet and staticcheck
+#   make generate   gRPC code from the .proto files (needs protobuf-compiler)
+#   make venvs      Salt's releases for tests and demo, in .build/venvs
+
+SHELL := /bin/bash
+GO ?= go
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+PROTOC_GEN_GO := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+PROTOC_GEN_GO_GRPC := google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
+
+LINKS := salt-master salt salt-key salt-run salt-cp
+export CLUSTERMASTER_SALT_VENVS ?= $(CURDIR)/.build/venvs
+
+# Tests of several packages start real processes with deadlines; on a small
+# machine they must not all run at once.
+TEST_FLAGS ?= -p 2 -timeout 18m
+
+.PHONY: build demo test test-long test-only race bench lint vet staticcheck generate venvs install-tests clean
+
+build:
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/clustermaster ./cmd/clustermaster
+	@for name in $(LINKS); do ln -sfn clustermaster bin/$$name; done
+
+demo: build
+	@scripts/demo.sh
+
+# What a fresh Debian box lacks is installed first; what can't be is said, and
+# the tests that need it say so when they are left out.
+test: install-tests
+	@$(MAKE) --no-print-directory vet staticcheck test-only race
+
+install-tests:
+	@scripts/install-test-needs.sh
+
+test-only: build
+	$(GO) test $(TEST_FLAGS) ./...
+
+test-long: install-tests build
+	CLUSTERMASTER_LONG=1 $(GO) test -p 1 -timeout 60m ./...
+
+# The race detector needs a C compiler. The packages that run real processes are
+# left out: the detector sees only the test's own side of them.
+race:
+	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
+		scripts/race.sh $(TEST_FLAGS); \
+	else \
+		echo "left out: go test -race (no C compiler; apt-get install gcc)"; \
+	fi
+
+bench: build
+	@scripts/bench.sh
+
+lint: vet staticcheck
+
+vet:
+	$(GO) vet ./...
+
+staticcheck:
+	@scripts/staticcheck.sh $(STATICCHECK)
+
+generate:
+	@scripts/generate.sh $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
+
+venvs:
+	@scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)"
+
+clean:
+	rm -rf bin

@@ -1,0 +1,36 @@
+#!/bin/bash
+# Installs what the tests use beside Go: haproxy and Python's venv from the
+# distribution, Salt's releases into virtual environments. What can't be
+# installed is said; the tests that need it are left out and say so too.
+set -u
+cd "$(dirname "$0")/.."
+
+# packages NAME... - from Debian's archive, when it has a use to try.
+packages() {
+    if ! command -v apt-get >/dev/null; then
+        echo "left out: installing $* (no apt-get on this machine)"
+        return 1
+    fi
+    local sudo=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+            echo "left out: installing $* (needs root: sudo apt-get install $*)"
+            return 1
+        fi
+        sudo=(sudo -n)
+    fi
+    echo "installing $*"
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >.build/apt.log 2>&1 && return 0
+    # A fresh image has no package lists yet.
+    "${sudo[@]}" apt-get update -q >>.build/apt.log 2>&1 &&
+        "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >>.build/apt.log 2>&1 && return 0
+    echo "left out: installing $* (apt-get failed, see .build/apt.log)"
+    return 1
+}
+
+mkdir -p .build
+if ! command -v haproxy >/dev/null && [ ! -x /usr/sbin/haproxy ]; then
+    packages haproxy
+fi
+scripts/venvs.sh "${CLUSTERMASTER_SALT_VENVS:-$PWD/.build/venvs}" || true
+exit 0
