@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -48,7 +49,7 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 	if o.Programs == (Programs{}) {
 		o.Programs = Ours(t)
 	}
-	c := &Cluster{Base: FreeBase(t, o.Masters), Dir: Folder(t), Secret: "e2e-secret-0123456789abcdef", programs: o.Programs, options: o}
+	c := &Cluster{Base: FreeBase(t, o.Masters+1), Dir: Folder(t), Secret: "e2e-secret-0123456789abcdef", programs: o.Programs, options: o}
 	for n := 1; n <= o.Masters; n++ {
 		c.Masters = append(c.Masters, c.newMaster(t, n))
 	}
@@ -76,6 +77,15 @@ func Folder(t testing.TB) string {
 		}
 	})
 	return dir
+}
+
+// Stranger makes a master on the next address that isn't one of the cluster's,
+// with another text of the configuration.
+func (c *Cluster) Stranger(t testing.TB, change func(config string) string) *Master {
+	t.Helper()
+	m := c.newMaster(t, len(c.Masters)+1)
+	m.Configure(t, change(m.Config(t)))
+	return m
 }
 
 // Addrs are the masters' addresses.
@@ -139,12 +149,14 @@ func (c *Cluster) balancerSees(masters []*Master) error {
 	return nil
 }
 
-// AddMinions starts one minion of each release, with extra YAML for all.
-func (c *Cluster) AddMinions(t testing.TB, extra string, releases ...string) []*Minion {
+// AddMinions starts one minion of each release behind the balancer; their ids
+// start with prefix, extra is YAML for all.
+func (c *Cluster) AddMinions(t testing.TB, prefix, extra string, releases ...string) []*Minion {
 	t.Helper()
 	var list []*Minion
 	for _, r := range releases {
-		list = append(list, NewMinion(t, c.Dir, MinionOptions{Release: r, Master: c.Base.Balancer(), Extra: extra}))
+		id := prefix + "-" + strings.ReplaceAll(r, ".", "-")
+		list = append(list, NewMinion(t, c.Dir, MinionOptions{ID: id, Release: r, Master: c.Base.Balancer(), Extra: extra}))
 	}
 	for _, m := range list {
 		m.Run(t)
@@ -395,9 +407,15 @@ func (m *Master) Keys(t testing.TB) (map[string][]string, error) {
 func (m *Master) Ping(t testing.TB, flags ...string) ([]string, Result) {
 	t.Helper()
 	r := m.Salt(t, append(flags, "--out=json", "--static", "*", "test.ping")...)
+	return answered(r), r
+}
+
+// answered are the ids with the value True in the output of
+// `salt --out=json --static`.
+func answered(r Result) []string {
 	answers := map[string]any{}
 	if err := json.Unmarshal([]byte(r.Stdout), &answers); err != nil {
-		return nil, r
+		return nil
 	}
 	var ids []string
 	for id, v := range answers {
@@ -406,5 +424,27 @@ func (m *Master) Ping(t testing.TB, flags ...string) ([]string, Result) {
 		}
 	}
 	slices.Sort(ids)
-	return ids, r
+	return ids
+}
+
+// Pinged is how one master's ping ended.
+type Pinged struct {
+	From *Master
+	IDs  []string
+	Result
+	Err error
+}
+
+// PingFrom pings a target from several masters at the same time.
+func PingFrom(masters []*Master, target string) []Pinged {
+	list := make([]Pinged, len(masters))
+	var wg sync.WaitGroup
+	for i, m := range masters {
+		wg.Go(func() {
+			r, err := run(m.programs.Salt, "-c", m.ConfDir, "--out=json", "--static", target, "test.ping")
+			list[i] = Pinged{From: m, IDs: answered(r), Result: r, Err: err}
+		})
+	}
+	wg.Wait()
+	return list
 }

@@ -16,7 +16,7 @@ func TestKitWithSaltsOwnMaster(t *testing.T) {
 	})
 	c.Start(t)
 	m := c.Masters[0]
-	c.AddMinions(t, "", Releases...)
+	c.AddMinions(t, "minion", "", Releases...)
 	acceptAll(t, c, m)
 
 	Eventually(t, 60*time.Second, "all minions answer", func() error {

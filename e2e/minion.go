@@ -24,7 +24,7 @@ type Minion struct {
 
 // MinionOptions are what a test may choose; Extra is YAML.
 type MinionOptions struct {
-	ID      string // default: m<release with dashes>
+	ID      string
 	Release string
 	Master  string // address of the balancer
 	Extra   string
@@ -33,9 +33,6 @@ type MinionOptions struct {
 // NewMinion writes the minion's configuration; Run starts it.
 func NewMinion(t testing.TB, dir string, o MinionOptions) *Minion {
 	t.Helper()
-	if o.ID == "" {
-		o.ID = "minion-" + strings.ReplaceAll(o.Release, ".", "-")
-	}
 	m := &Minion{ID: o.ID, Release: o.Release, Dir: filepath.Join(dir, o.ID)}
 	m.program = filepath.Join(Venvs(t), "salt-"+o.Release, "bin", "salt-minion")
 	m.confDir = filepath.Join(m.Dir, "etc")

@@ -193,6 +193,14 @@ const commandLimit = 120 * time.Second
 // Command runs a program to its end.
 func Command(t testing.TB, path string, args ...string) Result {
 	t.Helper()
+	r, err := run(path, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func run(path string, args ...string) (Result, error) {
 	var stdout, stderr strings.Builder
 	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -201,7 +209,7 @@ func Command(t testing.TB, path string, args ...string) Result {
 	cmd.WaitDelay = time.Second
 	start := time.Now()
 	if err := cmd.Start(); err != nil {
-		t.Fatalf("run %s: %v", path, err)
+		return Result{}, fmt.Errorf("run %s: %w", path, err)
 	}
 	pid := cmd.Process.Pid
 	timer := time.AfterFunc(commandLimit, func() { _ = syscall.Kill(-pid, syscall.SIGKILL) })
@@ -213,12 +221,12 @@ func Command(t testing.TB, path string, args ...string) Result {
 	case errors.As(err, &exit):
 		r.Code = exit.ExitCode()
 	case err != nil:
-		t.Fatalf("run %s: %v", path, err)
+		return r, fmt.Errorf("run %s: %w", path, err)
 	}
 	if r.Code == -1 {
-		t.Errorf("ended by a signal after %v\n%v", commandLimit, r)
+		return r, fmt.Errorf("ended by a signal, at the latest after %v\n%v", commandLimit, r)
 	}
-	return r
+	return r, nil
 }
 
 // tail is the end of a file.

@@ -23,3 +23,18 @@ func Eventually(t testing.TB, limit time.Duration, what string, check func() err
 		<-tick.C
 	}
 }
+
+// Throughout calls check for a while and fails the test as soon as it gives an
+// error: for what must not happen.
+func Throughout(t testing.TB, while time.Duration, what string, check func() error) {
+	t.Helper()
+	start := time.Now()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for time.Since(start) < while {
+		if err := check(); err != nil {
+			t.Fatalf("%s: after %v: %v", what, time.Since(start).Round(time.Millisecond), err)
+		}
+		<-tick.C
+	}
+}
