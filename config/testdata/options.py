@@ -16,7 +16,7 @@ UNLISTED = {
     "master_id": "str", "output": "str", "output_file": "str", "output_indent": "any", "peer_run": "dict", "presence_events": "bool",
     "rest_cherrypy": "dict", "rest_tornado": "dict", "sharedsecret": "str", "strip_colors": "bool", "token_dir": "str", "token_file": "str",
     "top_file_merging_strategy": "str", "pillar_source_merging_strategy": "str", "ext_pillar_first": "bool", "beacons": "list|dict",
-    "mine_functions": "dict", "grains_cache": "bool", "roster": "str", "roster_file": "str", "rosters": "list", "roster_defaults": "dict",
+    "mine_functions": "dict", "mine_get": "dict", "grains_cache": "bool", "roster": "str", "roster_file": "str", "rosters": "list", "roster_defaults": "dict",
     "ssh_minion_opts": "dict", "ssh_wipe": "bool", "syndic_user": "str", "syndic_master_port": "int", "nodegroup_max": "int", "tcp_keepalive": "bool",
     "logstash_udp_handler": "dict", "logstash_zmq_handler": "dict", "sentry_handler": "dict", "fluent_handler": "dict", "raas": "dict",
     "autoload_dynamic_modules": "bool", "pillar_env": "str", "state_output": "str", "state_tabular": "any", "state_output_pct": "bool", "no_parse": "list",
