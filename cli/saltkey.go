@@ -216,7 +216,7 @@ func (r *keyRun) display(v wire.Map) int {
 }
 
 // listing maps states to ids, or with details states to id to what show tells of the key. chosen is a list of states, all of which show, or a choice of
-// keys, of which only states that have any show.
+// keys, of which only states that have any show. An id with several denied keys is listed once, with a list of details.
 func (r *keyRun) listing(chosen any, show func(operator.Key) any, details bool) wire.Map {
 	keep := func(operator.Key) bool { return true }
 	states, all := chosen.([]string)
@@ -227,10 +227,20 @@ func (r *keyRun) listing(chosen any, show func(operator.Key) any, details bool) 
 	for _, state := range states {
 		ids, texts := []any{}, wire.Map{}
 		for _, k := range r.lists.Keys {
-			if k.State == state && keep(k) {
-				ids = append(ids, k.ID)
-				texts = append(texts, wire.Pair{Key: k.ID, Value: show(k)})
+			if k.State != state || !keep(k) {
+				continue
 			}
+			shown := show(k)
+			if before, known := texts.Get(k.ID); known {
+				list, ok := before.([]any)
+				if !ok {
+					list = []any{before}
+				}
+				texts = texts.Set(k.ID, append(list, shown))
+				continue
+			}
+			ids = append(ids, k.ID)
+			texts = append(texts, wire.Pair{Key: k.ID, Value: shown})
 		}
 		switch {
 		case details && len(texts) > 0:

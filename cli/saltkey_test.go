@@ -59,6 +59,9 @@ func TestSaltKeyShowsKeys(t *testing.T) {
 		t.Errorf("fingerprints differ:\n%s ", r.stdout)
 	}
 	run(t, SaltKey, someKeys(), "", "-p", "new1").check(t, 0, "Unaccepted Keys:\nnew1:  "+pem+"\n", "")
+	twice := &fakeDaemon{keys: []operator.Key{{ID: "web-b", State: denied, Pub: "one"}, {ID: "web-b", State: denied, Pub: "two"}}}
+	run(t, SaltKey, twice, "", "-p", "web-b").check(t, 0, "Denied Keys:\nweb-b:  one\nweb-b:  two\n", "")
+	run(t, SaltKey, twice, "", "-l", "den").check(t, 0, "Denied Keys:\nweb-b\n", "")
 	run(t, SaltKey, someKeys(), "", "-f", "x").check(t, 0, "", "")
 	if r := run(t, SaltKey, someKeys(), "", "-F"); !strings.Contains(r.stdout, "Local Keys:\nm1.pub:  "+first) {
 		t.Errorf("-F printed\n%s", r.stdout)

@@ -36,7 +36,13 @@ func keyText(o Options, r Result) (string, error) {
 			}
 		case wire.Map:
 			for _, q := range sortedKeys(x) {
-				lines = append(lines, s.color+o.stripEscape(pytext.Str(q.Key))+":  "+pytext.Str(q.Value)+c.end)
+				texts, several := q.Value.([]any) // an id may have several denied keys
+				if !several {
+					texts = []any{q.Value}
+				}
+				for _, text := range texts {
+					lines = append(lines, s.color+o.stripEscape(pytext.Str(q.Key))+":  "+pytext.Str(text)+c.end)
+				}
 			}
 		default:
 			return "", errShape

@@ -1,0 +1,314 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"testing"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// history is a job cache in memory.
+type history struct {
+	records    []JobRecord
+	returns    map[string]map[string]JobReturn
+	incomplete string
+}
+
+func (h history) Job(_ context.Context, jid string) (JobRecord, bool, error) {
+	for _, r := range h.records {
+		if r.JID == jid {
+			return r, true, nil
+		}
+	}
+	return JobRecord{JID: jid}, false, nil
+}
+
+func (h history) Returns(_ context.Context, jid string) (map[string]JobReturn, error) {
+	return h.returns[jid], nil
+}
+func (h history) Jobs(context.Context) ([]JobRecord, string, error) {
+	return h.records, h.incomplete, nil
+}
+
+const (
+	jid1 = "20261121093513244628"
+	jid2 = "20261121100000000001"
+	jid3 = "20261122100000000001"
+)
+
+func jobs() JobsDeps {
+	load := func(fun, tgt any, more ...wire.Pair) wire.Map {
+		return append(wire.Map{{Key: "fun", Value: fun}, {Key: "arg", Value: []any{int64(1)}}, {Key: "tgt", Value: tgt}, {Key: "tgt_type", Value: "glob"}, {Key: "user", Value: "root"}}, more...)
+	}
+	return JobsDeps{Jobs: history{
+		records: []JobRecord{
+			{JID: jid3, Load: load("saltutil.find_job", []any{"web-a"})},
+			{JID: jid1, Load: load("test.ping", "web*", wire.Pair{Key: "metadata", Value: wire.Map{{Key: "team", Value: "blue"}}}), Minions: []string{"web-a", "web-b"}},
+			{JID: jid2, Load: load([]any{"pkg.install", "state.apply"}, "db1")},
+		},
+		returns: map[string]map[string]JobReturn{
+			jid1: {"web-a": {Return: true, Retcode: int64(0), Success: true}},
+			jid2: {"db1": {Return: wire.Map{}, Out: "highstate"}},
+			"9":  {"ghost": {Return: "spontaneous"}},
+		},
+	}}
+}
+
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	listed1 := "{'Function': 'test.ping', 'Arguments': [1], 'Target': 'web*', 'Target-type': 'glob', 'User': 'root', 'Metadata': {'team': 'blue'}"
+	start1 := "'StartTime': '2026, Nov 21 09:35:13.244628'"
+	tests := []struct {
+		name   string
+		fun    string
+		args   []any
+		kwargs wire.Map
+		want   string
+	}{
+		{"lookup", "jobs.lookup_jid", []any{jid1}, nil, "{'web-a': True}"},
+		{"lookup missing", "jobs.lookup_jid", []any{jid1}, wire.Map{{Key: "missing", Value: true}}, "{'web-a': True, 'web-b': 'Minion did not return'}"},
+		{"lookup only missing", "jobs.lookup_jid", []any{jid1}, wire.Map{{Key: "missing", Value: true}, {Key: "returned", Value: false}}, "{'web-b': 'Minion did not return'}"},
+		{"lookup with outputter", "jobs.lookup_jid", []any{jid2}, nil, "{'outputter': 'highstate', 'data': {'db1': {}}}"},
+		{"lookup unknown", "jobs.lookup_jid", []any{"123"}, nil, "{}"},
+		{"lookup without publication", "jobs.lookup_jid", []any{"9"}, nil, "{'ghost': 'spontaneous'}"},
+		{"list_job", "jobs.list_job", []any{jid1}, nil, "{'jid': '" + jid1 + "', " + listed1[1:] + ", 'Minions': ['web-a', 'web-b'], " + start1 + ", 'Result': {'web-a': {'return': True, 'retcode': 0, 'success': True}}}"},
+		{"list_job unknown", "jobs.list_job", []any{"123"}, nil, "{'jid': '123', 'Error': 'Cannot contact returner or no job with this jid', 'StartTime': '', 'Result': {}}"},
+		{"exit_success", "jobs.exit_success", []any{jid1}, nil, "{'web-a': True, 'web-b': False}"},
+		{"filter", "jobs.list_jobs_filter", []any{int64(1)}, nil, "[{'Function': ['pkg.install', 'state.apply'], 'Arguments': [1], 'Target': 'db1', 'Target-type': 'glob', 'User': 'root', 'JID': '" + jid2 + "', 'StartTime': '2026, Nov 21 10:00:00.000001'}]"},
+		{"last_run none", "jobs.last_run", nil, wire.Map{{Key: "function", Value: "x.y"}}, "False"},
+		{"master", "jobs.master", nil, nil, "[]"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r, _, _ := newRunner(t, Jobs(jobs()))
+			if res := r.Run(t.Context(), Request{Fun: tt.fun, Args: tt.args, Kwargs: tt.kwargs}, nil); pytext.Repr(res.Return) != tt.want {
+				t.Errorf("%s\nwant %s", pytext.Repr(res.Return), tt.want)
+			}
+		})
+	}
+}
+
+func TestListJobs(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		kwargs wire.Map
+		want   string // which jobs, as 1 2 3
+	}{
+		{"all", nil, "1 2 3"},
+		{"function", wire.Map{{Key: "search_function", Value: "test.*"}}, "1"},
+		{"function of a compound job", wire.Map{{Key: "search_function", Value: "state.*"}}, "2"},
+		{"functions", wire.Map{{Key: "search_function", Value: "test.*, pkg.install"}}, "1 2"},
+		{"function list", wire.Map{{Key: "search_function", Value: []any{"saltutil.*", "test.ping"}}}, "1 3"},
+		{"target", wire.Map{{Key: "search_target", Value: "web*"}}, "1 3"},
+		{"metadata", wire.Map{{Key: "search_metadata", Value: wire.Map{{Key: "x", Value: 1}, {Key: "team", Value: "blue"}}}}, "1"},
+		{"other metadata", wire.Map{{Key: "search_metadata", Value: wire.Map{{Key: "team", Value: "red"}}}}, ""},
+		{"from", wire.Map{{Key: "start_time", Value: "2026, Nov 21 09:40"}}, "2 3"},
+		{"until", wire.Map{{Key: "end_time", Value: "2026-11-22"}}, "1 2"},
+		{"both", wire.Map{{Key: "start_time", Value: "2026-11-21 09:35:13.3"}, {Key: "end_time", Value: "Nov 21 2026 23:00"}}, "2"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r, _, _ := newRunner(t, Jobs(jobs()))
+			res := r.Run(t.Context(), Request{Fun: "jobs.list_jobs", Kwargs: tt.kwargs}, nil)
+			m, ok := res.Return.(wire.Map)
+			if !ok {
+				t.Fatalf("%+v", res)
+			}
+			var got []string
+			for _, p := range m {
+				got = append(got, map[any]string{jid1: "1", jid2: "2", jid3: "3"}[p.Key])
+			}
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("listed %q, want %s", got, tt.want)
+			}
+		})
+	}
+	d := jobs()
+	h := d.Jobs.(history)
+	h.incomplete = "3 of 256 partitions"
+	d.Jobs = h
+	r, _, _ := newRunner(t, Jobs(d))
+	said := ""
+	r.Run(t.Context(), Request{Fun: "jobs.list_jobs"}, func(kind string, v any) { said += kind + " " + v.(string) })
+	if !strings.HasPrefix(said, "warning incomplete: 3 of 256 partitions") {
+		t.Errorf("said %q", said)
+	}
+	if res := r.Run(t.Context(), Request{Fun: "jobs.list_jobs", Kwargs: wire.Map{{Key: "start_time", Value: "soon"}}}, nil); res.Retcode != 1 {
+		t.Errorf("an unreadable time: %+v", res)
+	}
+}
+
+// fleet answers jobs for minions.
+type fleet struct {
+	minions []string
+	answers map[string]Answer
+	asked   *Ask
+}
+
+func (f fleet) Ask(_ context.Context, a Ask) (Answers, error) {
+	if f.asked != nil {
+		*f.asked = a
+	}
+	return Answers{JID: "1", Minions: f.minions, Returned: f.answers}, nil
+}
+
+func TestJobsActive(t *testing.T) {
+	t.Parallel()
+	job := func(pid int) any {
+		return []any{wire.Map{{Key: "jid", Value: jid1}, {Key: "fun", Value: "test.sleep"}, {Key: "arg", Value: []any{int64(9)}}, {Key: "tgt", Value: "*"}, {Key: "tgt_type", Value: "glob"},
+			{Key: "user", Value: "root"}, {Key: "pid", Value: int64(pid)}}}
+	}
+	d := jobs()
+	d.Minions = fleet{answers: map[string]Answer{"web-b": {Return: job(2)}, "web-c": {Return: job(3)}, "x": {Return: "error"}, "y": {Return: []any{}}}}
+	r, _, _ := newRunner(t, Jobs(d))
+	res := r.Run(t.Context(), Request{Fun: "jobs.active"}, nil)
+	want := "{'" + jid1 + "': {'Function': 'test.sleep', 'Arguments': [9], 'Target': '*', 'Target-type': 'glob', 'User': 'root', 'StartTime': '2026, Nov 21 09:35:13.244628', " +
+		"'Running': [{'web-b': 2}, {'web-c': 3}], 'Returned': ['web-a']}}"
+	if got := pytext.Repr(res.Return); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
+// ring is a key store in memory.
+type ring struct {
+	keys map[string][]string
+	log  []string
+}
+
+func (k *ring) KeyLists(context.Context) (map[string][]string, error) { return k.keys, nil }
+
+func (k *ring) KeyText(_ context.Context, id, _ string) (string, bool, error) {
+	return "key of " + id, id != "gone", nil
+}
+
+func (k *ring) ChangeKeys(_ context.Context, action KeyAction, ids, states []string) (KeyChange, error) {
+	k.log = append(k.log, fmt.Sprint(action, " ", ids, " ", states))
+	to := map[KeyAction]string{AcceptKeys: StateAccepted, RejectKeys: StateRejected}[action]
+	for _, id := range ids {
+		for _, s := range states {
+			for i, have := range k.keys[s] {
+				if have == id {
+					k.keys[s] = append(append([]string{}, k.keys[s][:i]...), k.keys[s][i+1:]...)
+				}
+			}
+		}
+		if to != "" {
+			k.keys[to] = append(k.keys[to], id)
+			sort.Strings(k.keys[to])
+		}
+	}
+	return KeyChange{Changed: ids, Warnings: []string{"m3 did not confirm"}}, nil
+}
+
+func someKeys() *ring {
+	return &ring{keys: map[string][]string{StateAccepted: {"web-a", "web-b"}, StatePending: {"new1", "new2"}, StateRejected: {"bad"}}}
+}
+
+func TestManage(t *testing.T) {
+	t.Parallel()
+	asked := Ask{}
+	f := fleet{minions: []string{"web-a", "web-b", "old", "next"}, asked: &asked, answers: map[string]Answer{
+		"web-a": {Return: "3008.3"}, "old": {Return: "3006.9"}, "next": {Return: "3009.0"}, "web-x": {Return: "boom", Retcode: 1},
+	}}
+	keys := someKeys()
+	r, _, _ := newRunner(t, Manage(ManageDeps{Minions: f, Keys: keys, Version: "3008.3"}))
+	tests := []struct{ fun, want string }{
+		{"manage.status", "{'up': ['next', 'old', 'web-a', 'web-x'], 'down': ['web-b']}"},
+		{"manage.up", "['next', 'old', 'web-a', 'web-x']"},
+		{"manage.down", "['web-b']"},
+		{"manage.present", "['next', 'old', 'web-a', 'web-x']"},
+		{"manage.not_present", "['web-b']"},
+		{"manage.list_not_state", "['web-b']"},
+		{"manage.versions", "{'Master': '3008.3', 'Up to date': {'web-a': '3008.3'}, 'Minion requires update': {'old': '3006.9'}, 'Minion newer than master': {'next': '3009.0'}, 'Minion offline': {'web-b': False, 'web-x': False}}"},
+	}
+	for _, tt := range tests {
+		if res := r.Run(t.Context(), Request{Fun: tt.fun}, nil); pytext.Repr(res.Return) != tt.want {
+			t.Errorf("%s: %s\nwant %s", tt.fun, pytext.Repr(res.Return), tt.want)
+		}
+	}
+	r.Run(t.Context(), Request{Fun: "manage.down", Kwargs: wire.Map{{Key: "removekeys", Value: true}, {Key: "timeout", Value: int64(2)}, {Key: "tgt", Value: "web*"}}}, nil)
+	if len(keys.log) != 1 || !strings.HasPrefix(keys.log[0], "delete [web-b]") || asked.Timeout.Seconds() != 2 || asked.Tgt != "web*" {
+		t.Errorf("keys %q, asked %+v", keys.log, asked)
+	}
+}
+
+func TestCompareVersions(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		a, b string
+		want int
+	}{{"3006.9", "3006.28", -1}, {"3008.3", "3008.3", 0}, {"3008.3+12.gabc", "3008.3", 1}, {"3008rc1", "3008", -1}, {"3009.0", "3008.3", 1}, {"v3008.3", "3008.3", 0}} {
+		got := compareVersions(tt.a, tt.b)
+		if got > 0 {
+			got = 1
+		} else if got < 0 {
+			got = -1
+		}
+		if got != tt.want {
+			t.Errorf("compareVersions(%s, %s) = %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
+
+func TestSaltExecute(t *testing.T) {
+	t.Parallel()
+	asked := Ask{}
+	r, _, _ := newRunner(t, Salt(fleet{minions: []string{"a"}, answers: map[string]Answer{"a": {Return: int64(7)}}, asked: &asked}))
+	res := r.Run(t.Context(), Request{Fun: "salt.execute", Args: []any{"*", "test.arg"}, Kwargs: wire.Map{{Key: "arg", Value: []any{int64(1)}}, {Key: "kwarg", Value: wire.Map{{Key: "k", Value: "v"}}}}}, nil)
+	if pytext.Repr(res.Return) != "{'a': 7}" || fmt.Sprint(asked.Args, " ", asked.Kwargs, " ", asked.TgtType) != "[1] [{k v}] glob" {
+		t.Errorf("%+v, asked %+v", res, asked)
+	}
+}
+
+func TestKeyFamily(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		fun    string
+		args   []any
+		kwargs wire.Map
+		want   string
+		log    string
+	}{
+		{"key.list_all", nil, nil, "{'minions_pre': ['new1', 'new2'], 'minions_rejected': ['bad'], 'minions': ['web-a', 'web-b'], 'minions_denied': [], 'local': ['m1.pem', 'm1.pub']}", ""},
+		{"key.list", []any{"accepted"}, nil, "{'minions': ['web-a', 'web-b']}", ""},
+		{"key.list", []any{"nonsense"}, nil, "{}", ""},
+		{"key.name_match", []any{"*a*"}, nil, "{'minions_rejected': ['bad'], 'minions': ['web-a']}", ""},
+		{"key.accept", []any{"new1"}, nil, "{'minions': ['new1']}", "accept [new1] [minions_pre]"},
+		{"key.accept", []any{"new*,bad"}, wire.Map{{Key: "include_rejected", Value: true}}, "{'minions': ['bad', 'new1', 'new2']}", "accept [new1 new2 bad] [minions_pre minions_rejected]"},
+		{"key.accept", []any{"web-a"}, nil, "{'minions': ['web-a']}", ""},
+		{"key.reject", []any{"web-a"}, wire.Map{{Key: "include_accepted", Value: true}}, "{'minions_rejected': ['web-a']}", "reject [web-a] [minions_pre minions]"},
+		{"key.delete", []any{"bad"}, nil, "{}", "delete [bad] [minions_pre minions_rejected minions minions_denied]"},
+		{"key.accept_dict", []any{wire.Map{{Key: "minions_pre", Value: []any{"new2"}}, {Key: "minions_rejected", Value: []any{"bad"}}}}, nil,
+			"{'minions_pre': ['new1'], 'minions_rejected': ['bad'], 'minions': ['new2', 'web-a', 'web-b'], 'minions_denied': [], 'local': ['m1.pem', 'm1.pub']}", "accept [new2] [minions_pre]"},
+		{"key.finger", []any{"web-*"}, nil, "{'minions': {'web-a': 'sha256 of key of web-a', 'web-b': 'sha256 of key of web-b'}}", ""},
+		{"key.finger", []any{"web-a", "md5"}, nil, "{'minions': {'web-a': 'md5 of key of web-a'}}", ""},
+		{"key.key_str", []any{"new1"}, nil, "{'minions_pre': {'new1': 'key of new1'}}", ""},
+		{"key.finger_master", nil, nil, "{'local': {'m1.pub': 'sha256 of pub'}}", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.fun, func(t *testing.T) {
+			t.Parallel()
+			keys := someKeys()
+			reg, err := NewRegistry(KeyFamily(KeyFamilyDeps{
+				Keys: keys, HashType: "sha256", Fingerprint: func(pem, hash string) (string, error) { return hash + " of " + pem, nil },
+				Local: func() (map[string]string, error) { return map[string]string{"m1.pub": "pub", "m1.pem": ""}, nil },
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := &bus{}
+			r := New(WheelClient, reg, Deps{Events: b, NewJID: func() string { return "1" }})
+			res := r.Run(t.Context(), Request{Fun: tt.fun, Args: tt.args, Kwargs: tt.kwargs}, nil)
+			if got := pytext.Repr(res.Return); got != tt.want || strings.Join(keys.log, "; ") != tt.log || b.tags() != "salt/wheel/1/new salt/wheel/1/ret" {
+				t.Errorf("%s\nwant %s\nchanges %q, want %q; events %s", got, tt.want, keys.log, tt.log, b.tags())
+			}
+		})
+	}
+}
