@@ -70,6 +70,7 @@ type Node struct {
 
 	established atomic.Uint64 // term in which this leader has all earlier commands applied; 0: not the leader
 	verified    atomic.Int64  // when this leader last heard a majority, UnixNano
+	answerable  atomic.Bool   // about to serve or serving: changes of trust wait for this master
 	leaderless  atomic.Int64  // since when no leader is known, UnixNano; 0: one is known
 	rotating    atomic.Bool
 	founding    atomic.Bool // founded by this master, and OnFounded has not succeeded yet

@@ -30,6 +30,9 @@ func (n *Node) watch(ctx context.Context) error {
 		} else if isClosed(n.joined) && !n.left.Swap(true) {
 			n.log.Warn("this master is no longer a member of the cluster; remove its data directory to join again", "peer", n.self.ID)
 		}
+		if !begun && member {
+			n.answerable.Store(true) // before the question below, so that no change slips in between
+		}
 		if !begun && member && !n.founding.Load() && slices.Contains(n.state.Ring().Members, n.self.Node) {
 			if !caughtUp && leader != "" && now.Sub(asked) > 500*time.Millisecond {
 				asked = now

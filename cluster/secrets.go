@@ -3,8 +3,10 @@ package cluster
 import (
 	"context"
 	"crypto/rand"
+	"crypto/subtle"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"clustermaster/cluster/fsm"
@@ -41,7 +43,7 @@ type SessionEpoch struct {
 // LogValue keeps secrets out of logs.
 func (SessionEpoch) LogValue() slog.Value { return slog.StringValue("[redacted]") }
 
-// Secrets returns the keys in use. Before founding it is empty, never nil.
+// Secrets returns the keys in use: the same pointer until they change. Before founding it is empty, never nil.
 func (n *Node) Secrets() *Secrets { return n.secrets.Load() }
 
 // ClusterKey returns the RSA key that signs Salt's messages; nil before founding.
@@ -92,8 +94,17 @@ func (n *Node) refreshSecrets() error {
 			n.clusterKey.Store(&parsedKey{pem: c.ClusterKey, key: key})
 		}
 	}
-	n.secrets.Store(next)
+	if !sameSecrets(have, next) {
+		n.secrets.Store(next) // readers keep what they made of a pointer until it changes
+	}
 	return nil
+}
+
+func sameSecrets(a, b *Secrets) bool {
+	return slices.EqualFunc(a.AES, b.AES, func(x, y AESEpoch) bool { return x.Epoch == y.Epoch && x.Key == y.Key }) &&
+		slices.EqualFunc(a.Session, b.Session, func(x, y SessionEpoch) bool {
+			return x.Epoch == y.Epoch && subtle.ConstantTimeCompare(x.Secret, y.Secret) == 1
+		})
 }
 
 // inUse orders epochs as Secrets has them and leaves out those whose grace has ended. Grace counts from when this

@@ -1,0 +1,160 @@
+package keystore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"clustermaster/cluster/fsm"
+	"clustermaster/wire"
+)
+
+// batch is how many ids one command carries.
+const batch = 10_000
+
+// Action is what an operator does to keys.
+type Action = fsm.KeyAction
+
+// The actions.
+const (
+	AcceptKeys = fsm.AcceptKeys
+	RejectKeys = fsm.RejectKeys
+	DeleteKeys = fsm.DeleteKeys
+)
+
+// Warning is the error of a change that happened, but about which there is something to say.
+type Warning struct {
+	Unconfirmed []string // ids of masters that may act on the old state for a while
+	NotKeys     []string // ids of minions whose text is no public key: not accepted
+}
+
+func (w *Warning) Error() string {
+	var parts []string
+	for _, id := range w.Unconfirmed {
+		parts = append(parts, fmt.Sprintf("master %s did not confirm the change: until it hears the leader or notices that it does not, it may act on the old keys", id))
+	}
+	for _, id := range w.NotKeys {
+		parts = append(parts, fmt.Sprintf("the key of minion %s is no public key and was not accepted: delete it, then restart the minion", id))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Change accepts, rejects or deletes the keys of ids that are in one of the given states; with none given those are
+// Pending for accept and reject, all for delete. It returns what changed and the Raft index, when every serving master
+// has applied it. A *Warning beside a change says what is not as it should be; with any other error changed lists what
+// happened before it.
+func (s *Store) Change(ctx context.Context, action Action, ids []string, from ...State) (changed []Key, index uint64, err error) {
+	if len(from) == 0 {
+		from = []State{Pending}
+		if action == DeleteKeys {
+			from = States
+		}
+	}
+	var set fsm.KeyStates
+	for _, st := range from {
+		set |= fsm.StateSet(fsm.KeyState(st))
+	}
+	warn := &Warning{}
+	if action == AcceptKeys {
+		ids, warn.NotKeys = s.sortOut(ids, set)
+	}
+	for part := range slices.Chunk(ids, batch) {
+		c := &fsm.ChangeKeys{Action: action, IDs: part, From: set, At: time.Now().UTC()}
+		r, at, err := s.node.Propose(ctx, c)
+		if err == nil && r.Refused != "" {
+			err = fmt.Errorf("refused: %s", r.Refused)
+		}
+		if err != nil {
+			return changed, index, fmt.Errorf("change keys: %w", err)
+		}
+		index = at
+		changed = append(changed, s.effect(c, r)...)
+	}
+	if len(changed) > 0 {
+		warn.Unconfirmed = s.node.ConfirmEverywhere(ctx, index)
+		s.log.Info("keys changed", "act", verb(action), "n", len(changed), "index", index)
+	}
+	if len(warn.Unconfirmed)+len(warn.NotKeys) > 0 {
+		return changed, index, warn
+	}
+	return changed, index, nil
+}
+
+func verb(a Action) string {
+	switch a {
+	case AcceptKeys:
+		return "accept"
+	case RejectKeys:
+		return "reject"
+	}
+	return "delete"
+}
+
+// sortOut takes out ids whose key can't be accepted because it is none.
+func (s *Store) sortOut(ids []string, from fsm.KeyStates) (keys, notKeys []string) {
+	for _, id := range ids {
+		k, ok := s.node.State().Key(id)
+		if ok && from.Has(k.State) {
+			if _, err := wire.ParsePublicKey(k.Pub); err != nil {
+				notKeys = append(notKeys, id)
+				continue
+			}
+		}
+		keys = append(keys, id)
+	}
+	return keys, notKeys
+}
+
+// effect lists what a command changed. A command whose answer was lost is proposed again, and then changes nothing the
+// second time; its own time stamp on the keys tells what it did the first time.
+func (s *Store) effect(c *fsm.ChangeKeys, r fsm.Result) []Key {
+	out := make([]Key, 0, len(r.Keys))
+	for _, ch := range r.Keys {
+		k := fromFSM(ch.Key)
+		k.From = State(ch.From)
+		out = append(out, k)
+	}
+	if len(out) > 0 || c.Action == DeleteKeys {
+		return out
+	}
+	for _, id := range c.IDs {
+		if k, ok := s.node.State().Key(id); ok && k.Since.Equal(c.At) {
+			out = append(out, fromFSM(k))
+		}
+	}
+	return out
+}
+
+// Import takes in keys whose id is unknown, in batches; n is how many were taken.
+func (s *Store) Import(ctx context.Context, keys []Key) (n int, err error) {
+	for part := range slices.Chunk(keys, batch/5) { // with their texts a fifth of that many fill a log entry of 1 MB
+		c := &fsm.ImportKeys{At: time.Now().UTC()}
+		for _, k := range part {
+			c.Keys = append(c.Keys, fsm.Key{ID: k.ID, State: fsm.KeyState(k.State), Pub: wire.CleanKey(k.Pub)})
+		}
+		r, _, err := s.node.Propose(ctx, c)
+		if err == nil && r.Refused != "" {
+			err = fmt.Errorf("refused: %s", r.Refused)
+		}
+		if err != nil {
+			return n, fmt.Errorf("import keys: %w", err)
+		}
+		n += len(r.Keys)
+	}
+	return n, nil
+}
+
+// ImportDir takes in the keys of a pki directory, in Salt's localfs_key or mmap_key form.
+func (s *Store) ImportDir(ctx context.Context, dir string) (n int, err error) {
+	keys, err := ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	n, err = s.Import(ctx, keys)
+	if n > 0 {
+		s.log.Info("keys taken in", "n", n, "dir", dir)
+	}
+	return n, err
+}

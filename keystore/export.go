@@ -1,0 +1,345 @@
+package keystore
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"clustermaster/cluster/fsm"
+)
+
+// journalName is the file beside the key folders that says which of their files we wrote, and up to which Raft index.
+const journalName = ".clustermaster_export"
+
+const (
+	takeInEvery  = 5 * time.Second
+	compactAfter = 20_000 // lines of the journal
+)
+
+// Exporter keeps the folders of a pki directory equal to the keys, one way: Raft is the truth. It also takes in files
+// that somebody puts into minions/ (preseeding). A file in minions/ is somebody's if the journal does not list it; so a
+// key that was deleted while this master was down is never taken for a preseeded one.
+//
+// One Exporter per directory; its methods are called from one goroutine each, Follow from that of the changes.
+type Exporter struct {
+	store *Store
+	dir   string
+	log   *slog.Logger
+
+	mu      sync.Mutex // guards all below, and the files: export and taking in must not meet
+	ours    map[string]bool
+	journal *os.File
+	lines   int
+	index   uint64
+	synced  bool
+}
+
+// NewExporter makes the key folders of dir if absent and reads the journal. Close releases it.
+func NewExporter(s *Store, dir string, log *slog.Logger) (*Exporter, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	e := &Exporter{store: s, dir: dir, log: log.With("component", "keystore"), ours: make(map[string]bool)}
+	for _, st := range States {
+		if err := os.MkdirAll(filepath.Join(dir, st.String()), 0o755); err != nil {
+			return nil, fmt.Errorf("open key export: %w", err)
+		}
+	}
+	if err := e.readJournal(); err != nil {
+		return nil, fmt.Errorf("open key export: %w", err)
+	}
+	return e, nil
+}
+
+// Close closes the journal.
+func (e *Exporter) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.journal == nil {
+		return nil
+	}
+	return e.journal.Close()
+}
+
+// Index is the Raft index up to which the folders follow the keys.
+func (e *Exporter) Index() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.index
+}
+
+// Follow is what cluster.Node.OnApply calls: it writes what changed, or after a snapshot compares everything.
+func (e *Exporter) Follow(index uint64, c fsm.Change) {
+	var err error
+	switch {
+	case c.Restored:
+		err = e.Sync(index)
+	case len(c.Keys) > 0:
+		ids := make([]string, len(c.Keys))
+		for i, k := range c.Keys {
+			ids[i] = k.Key.ID
+		}
+		err = e.export(index, ids)
+	}
+	if err != nil {
+		e.log.Warn("keys not exported to files; salt-key and the masters go on without them", "dir", e.dir, "err", err)
+	}
+}
+
+// desired returns the files that an id should have, by folder.
+func (e *Exporter) desired(id string) map[State]string {
+	st := e.store.node.State()
+	want := make(map[State]string, 2)
+	if k, ok := st.Key(id); ok {
+		want[State(k.State)] = k.Pub
+	}
+	if d := st.Denied(id); len(d) > 0 {
+		want[Denied] = d[len(d)-1].Pub // one file for all: the last offered, as 3006 and 3007 have it
+	}
+	return want
+}
+
+func (e *Exporter) export(index uint64, ids []string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.synced {
+		return nil // the comparison of everything comes first
+	}
+	var errs []error
+	for _, id := range ids {
+		if keyName(id) {
+			errs = append(errs, e.adopt(id), e.write(id))
+		}
+	}
+	e.index = index
+	errs = append(errs, e.note("@", strconv.FormatUint(index, 10)))
+	if e.lines > compactAfter+4*len(e.ours) {
+		errs = append(errs, e.writeJournal())
+	}
+	return errors.Join(errs...)
+}
+
+// write makes the files of an id what they should be. The journal has a file before it is there, and until it is gone.
+func (e *Exporter) write(id string) error {
+	want := e.desired(id)
+	for _, st := range States {
+		name := st.String() + "/" + id
+		pub, ok := want[st]
+		if !ok {
+			if !e.ours[name] {
+				continue
+			}
+			if err := removeKeyFile(e.dir, st, id); err != nil {
+				return err
+			}
+			if err := e.note("-", name); err != nil {
+				return err
+			}
+			delete(e.ours, name)
+			continue
+		}
+		if !e.ours[name] {
+			if err := e.note("+", name); err != nil {
+				return err
+			}
+			e.ours[name] = true
+		}
+		if have, err := readKeyFile(filepath.Join(e.dir, name)); err == nil && have == pub {
+			continue
+		}
+		if err := writeKeyFile(e.dir, st, id, pub); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sync compares all files with all keys.
+func (e *Exporter) Sync(index uint64) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var ids []string
+	for name := range e.ours {
+		_, id, _ := strings.Cut(name, "/")
+		ids = append(ids, id)
+	}
+	keys, _ := e.store.node.State().Keys()
+	for _, k := range keys {
+		ids = append(ids, k.ID)
+	}
+	ids = append(ids, e.store.node.State().DeniedIDs()...)
+	slices.Sort(ids)
+	var errs []error
+	for _, id := range slices.Compact(ids) {
+		if keyName(id) {
+			errs = append(errs, e.adopt(id), e.write(id))
+		}
+	}
+	e.index, e.synced = index, true
+	errs = append(errs, e.writeJournal())
+	return errors.Join(errs...)
+}
+
+// adopt counts the files of a known id as ours, in whichever folder they lie: the state decides.
+func (e *Exporter) adopt(id string) error {
+	for _, st := range States {
+		name := st.String() + "/" + id
+		if e.ours[name] {
+			continue
+		}
+		info, err := os.Lstat(filepath.Join(e.dir, name))
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		if len(e.desired(id)) == 0 {
+			continue
+		}
+		e.ours[name] = true
+		if err := e.note("+", name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Run takes in preseeded keys until ctx ends.
+func (e *Exporter) Run(ctx context.Context) error {
+	tick := time.NewTicker(takeInEvery)
+	defer tick.Stop()
+	for {
+		if _, err := e.TakeIn(ctx); err != nil && ctx.Err() == nil {
+			e.log.Warn("keys put into minions/ not taken in yet, trying again", "dir", e.dir, "err", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// TakeIn proposes the keys that somebody put into minions/ for ids that are unknown, and says how many were taken. A
+// file of another folder, or of a known id, is left alone.
+func (e *Exporter) TakeIn(ctx context.Context) (int, error) {
+	found, err := e.preseeded()
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	if err := e.store.Fresh(ctx); err != nil {
+		return 0, err
+	}
+	n, err := e.store.Import(ctx, found)
+	if n > 0 {
+		e.log.Info("preseeded keys accepted", "n", n, "dir", e.dir)
+	}
+	return n, err
+}
+
+func (e *Exporter) preseeded() ([]Key, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.synced {
+		return nil, nil
+	}
+	folder := filepath.Join(e.dir, Accepted.String())
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", folder, err)
+	}
+	var found []Key
+	for _, f := range entries {
+		id := f.Name()
+		if !keyName(id) || !f.Type().IsRegular() || e.ours[Accepted.String()+"/"+id] {
+			continue
+		}
+		if _, known := e.store.node.State().Key(id); known {
+			continue
+		}
+		pub, err := readKeyFile(filepath.Join(folder, id))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !strings.Contains(pub, "-----END") {
+			continue // gone, or still being written
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, Key{ID: id, State: Accepted, Pub: pub})
+	}
+	return found, nil
+}
+
+// note appends to the journal.
+func (e *Exporter) note(op, what string) error {
+	if e.journal == nil {
+		return nil // written as a whole at the end of Sync
+	}
+	e.lines++
+	if _, err := e.journal.WriteString(op + what + "\n"); err != nil {
+		return fmt.Errorf("write key export journal: %w", err)
+	}
+	return nil
+}
+
+func (e *Exporter) readJournal() error {
+	f, err := os.OpenFile(filepath.Join(e.dir, journalName), os.O_RDWR|os.O_APPEND|noFollow, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	sc := bufio.NewScanner(f)
+	for sc.Scan() {
+		line := sc.Text()
+		if len(line) < 2 {
+			continue
+		}
+		switch line[0] {
+		case '+':
+			e.ours[line[1:]] = true
+		case '-':
+			delete(e.ours, line[1:])
+		case '@':
+			e.index, _ = strconv.ParseUint(line[1:], 10, 64) // a torn line counts as 0: compare everything
+		}
+		e.lines++
+	}
+	e.journal = f
+	return sc.Err()
+}
+
+// writeJournal writes the journal anew, without what was undone.
+func (e *Exporter) writeJournal() error {
+	f, err := os.CreateTemp(e.dir, ".new-*")
+	if err != nil {
+		return fmt.Errorf("write key export journal: %w", err)
+	}
+	w := bufio.NewWriter(f)
+	for name := range e.ours {
+		fmt.Fprintf(w, "+%s\n", name)
+	}
+	fmt.Fprintf(w, "@%d\n", e.index)
+	err = errors.Join(w.Flush(), f.Sync())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(e.dir, journalName))
+	}
+	if err != nil {
+		_ = f.Close()
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("write key export journal: %w", err)
+	}
+	if e.journal != nil {
+		_ = e.journal.Close() // replaced; nothing in it counts any more
+	}
+	e.journal, e.lines = f, len(e.ours)+1
+	return nil
+}

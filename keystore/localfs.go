@@ -1,0 +1,111 @@
+package keystore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"clustermaster/wire"
+)
+
+// maxKeyFile bounds a key file; a public key of 16384 bits has 3 KiB.
+const maxKeyFile = 64 << 10
+
+// lookup is the order in which Salt looks for an id: the first folder that has it decides.
+var lookup = []State{Rejected, Pending, Accepted, Denied}
+
+// ReadDir reads the keys of a pki directory of Salt 3006 to 3008: the folders of localfs_key, and the files of mmap_key
+// where there are any; for an id in both the latter count. Symlinks, dot files and names that are no id are left out, as
+// Salt does. Absent folders are empty. Of an id in several folders the first in Salt's order counts; denied keys come
+// beside it.
+func ReadDir(dir string) ([]Key, error) {
+	keys, err := readMmapDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[string]bool)
+	for _, k := range keys {
+		if k.State != Denied {
+			seen[k.ID] = true
+		}
+	}
+	for _, state := range lookup {
+		folder := filepath.Join(dir, state.String())
+		entries, err := os.ReadDir(folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read keys: %w", err)
+		}
+		for _, e := range entries {
+			id := e.Name()
+			if !keyName(id) || !e.Type().IsRegular() || state != Denied && seen[id] {
+				continue
+			}
+			pub, err := readKeyFile(filepath.Join(folder, id))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // gone in between
+			}
+			if err != nil {
+				return nil, err
+			}
+			if state != Denied {
+				seen[id] = true
+			}
+			keys = append(keys, Key{ID: id, State: state, Pub: wire.CleanKey(pub)})
+		}
+	}
+	return keys, nil
+}
+
+// keyName says whether a file name in a key folder is a minion's id.
+func keyName(name string) bool { return !strings.HasPrefix(name, ".") && wire.ValidID(name) }
+
+// readKeyFile reads a regular file of bounded size; it follows no symlink.
+func readKeyFile(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)
+	if err != nil {
+		return "", fmt.Errorf("read key: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	if err != nil {
+		return "", fmt.Errorf("read key %s: %w", path, err)
+	}
+	if len(b) > maxKeyFile {
+		return "", fmt.Errorf("read key %s: more than %d bytes", path, maxKeyFile)
+	}
+	return string(b), nil
+}
+
+// writeKeyFile replaces a key file: written beside it, then renamed, so a reader never sees half a key.
+func writeKeyFile(dir string, state State, id, pub string) error {
+	folder := filepath.Join(dir, state.String())
+	f, err := os.CreateTemp(folder, ".new-*")
+	if err != nil {
+		return fmt.Errorf("export key of %s: %w", id, err)
+	}
+	_, err = f.WriteString(pub)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(folder, id))
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // the error above says more
+		return fmt.Errorf("export key of %s: %w", id, err)
+	}
+	return nil
+}
+
+func removeKeyFile(dir string, state State, id string) error {
+	err := os.Remove(filepath.Join(dir, state.String(), id))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("export removal of %s: %w", id, err)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package keystore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"clustermaster/cluster/fsm"
+)
+
+// offerTimeout bounds an answer to _auth: a minion gives up after 5 s.
+const offerTimeout = 3500 * time.Millisecond
+
+// Auto is what the options say about a key that nobody has decided on.
+type Auto = fsm.Auto
+
+// The decisions of the options: auto_accept and autosign, autoreject.
+const (
+	AutoNone   = fsm.AutoNone
+	AutoAccept = fsm.AutoAccept
+	AutoReject = fsm.AutoReject
+)
+
+// Policy is what the options say about an offered key.
+type Policy struct {
+	Open         bool   // open_mode
+	Auto         Auto   // of this id and these grains
+	MaxPending   int    // max_pending_keys: unvetted keys in all; 0: no bound
+	MaxPerSource int    // of these from one Source; 0: no bound. Behind a balancer without PROXY protocol all have one
+	Source       string // address of the minion
+}
+
+// Outcome is the answer to an offered key.
+type Outcome struct {
+	Act    string       // accept, pend, reject, denied, full or error: act of the event salt/auth
+	Result bool         // result of the event
+	Ret    any          // what the reply's ret is unless accepted: true, false or "full"
+	Key    *AcceptedKey // when accepted
+}
+
+func outcome(act string) Outcome {
+	switch act {
+	case "accept":
+		return Outcome{Act: act, Result: true, Ret: true}
+	case "pend":
+		return Outcome{Act: act, Result: true, Ret: true}
+	case "full":
+		return Outcome{Act: act, Ret: "full"}
+	default:
+		return Outcome{Act: act, Ret: false}
+	}
+}
+
+// Offer decides on the key that a minion shows when it signs in (rows 3 to 10 of the order of checks in
+// 1-channel.md 6.2). pub is the cleaned PEM text.
+//
+// A known key in an unchanged state costs no message and no write. Anything that may end in a refusal, which makes a
+// stock minion exit for good, is first made sure of with the leader; without a quorum the minion is told to wait, as if
+// pending, and nothing is stored. The error is nil; it is there for stores that can fail otherwise.
+func (s *Store) Offer(ctx context.Context, id, pub string, p Policy) (Outcome, error) {
+	out := s.offer(ctx, id, pub, p)
+	s.m.offers.WithLabelValues(out.Act).Inc()
+	return out, nil
+}
+
+func (s *Store) offer(ctx context.Context, id, pub string, p Policy) Outcome {
+	if p.Open && pub == "" {
+		return outcome("error")
+	}
+	if out, sure := s.known(id, pub, p); sure {
+		return out
+	}
+	ctx, cancel := context.WithTimeout(ctx, offerTimeout)
+	defer cancel()
+	if err := s.node.ReadIndex(ctx); err != nil {
+		return s.undecided(id, err)
+	}
+	if out, settled := s.settled(id, pub, p); settled {
+		return out
+	}
+	r, _, err := s.node.Propose(ctx, &fsm.OfferKey{
+		ID: id, Pub: pub, Open: p.Open, Auto: p.Auto, MaxPending: p.MaxPending, MaxPerSource: p.MaxPerSource,
+		Source: p.Source, At: time.Now().UTC(),
+	})
+	if err == nil && r.Refused != "" {
+		err = fmt.Errorf("refused: %s", r.Refused)
+	}
+	if err != nil {
+		return s.undecided(id, err)
+	}
+	if r.Changed && r.Act == "pend" {
+		s.log.Info("new key waits for acceptance; see salt-key -a", "minion", id, "addr", p.Source)
+	}
+	return s.finish(id, r.Act)
+}
+
+// known answers from the local state what needs no confirmation: neither a refusal nor a write.
+func (s *Store) known(id, pub string, p Policy) (Outcome, bool) {
+	k, ok := s.node.State().Key(id)
+	switch {
+	case !ok:
+	case k.State == fsm.KeyAccepted && k.Pub == pub:
+		if a, ok := s.Accepted(id); ok && a.Pub != nil {
+			o := outcome("accept")
+			o.Key = a
+			return o, true
+		}
+	case k.State == fsm.KeyPending && k.Pub == pub && !p.Open && p.Auto == AutoNone:
+		return outcome("pend"), true
+	}
+	return Outcome{}, false
+}
+
+// settled answers, from a state that was just confirmed, what changes nothing: refusals that are on record.
+func (s *Store) settled(id, pub string, p Policy) (Outcome, bool) {
+	if out, ok := s.known(id, pub, p); ok {
+		return out, true
+	}
+	k, ok := s.node.State().Key(id)
+	switch {
+	case !ok || p.Open:
+	case k.State == fsm.KeyRejected:
+		return outcome("reject"), true
+	case k.State == fsm.KeyAccepted && k.Pub == pub:
+		return s.finish(id, "accept"), true
+	case k.State == fsm.KeyAccepted && s.node.State().IsDenied(id, pub):
+		return outcome("denied"), true
+	case k.State == fsm.KeyPending && k.Pub != pub && p.Auto != AutoReject && s.node.State().IsDenied(id, pub):
+		return outcome("denied"), true
+	}
+	return Outcome{}, false
+}
+
+// finish completes an acceptance: row 10, a stored text that is no key, is refused but stays accepted.
+func (s *Store) finish(id, act string) Outcome {
+	o := outcome(act)
+	if act != "accept" {
+		return o
+	}
+	a, ok := s.Accepted(id)
+	if !ok { // deleted in between
+		return outcome("pend")
+	}
+	if a.Pub == nil {
+		return Outcome{Act: "error", Ret: false}
+	}
+	o.Key = a
+	return o
+}
+
+// undecided tells the minion to wait where this master can't know: a refusal would end it for good.
+func (s *Store) undecided(id string, err error) Outcome {
+	s.m.undecided.Inc()
+	s.log.Debug("offered key undecided", "minion", id, "err", err)
+	return outcome("pend")
+}
