@@ -317,3 +317,11 @@ func (n *Node) confirm(ctx context.Context, node string, index uint64) bool {
 		}
 	}
 }
+
+// Snapshot makes raft write a snapshot now, so that the next start reads less log.
+func (n *Node) Snapshot() error {
+	if err := n.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	return nil
+}
