@@ -35,22 +35,21 @@ type PeerView struct {
 type RingView struct {
 	Clustered       bool
 	Nodes           []string // ids of owners
-	VirtualNodes    int      // partitions that a node is primary of, on average
+	VirtualNodes    int      // points of each node on the circle
 	Epoch           uint64
 	Replicas        int
 	Partitions      int
 	Shares          map[string]float64 // id to its share of all partitions, 0 to 1
 	Transfers       []TransferView
+	TransferBytes   int64 // fetched so far, by all masters
 	HintsPending    int64
 	UnderReplicated int64
 }
 
-// TransferView is one partition on its way to a new owner.
+// TransferView is what one master still has to fetch for the newest ring.
 type TransferView struct {
-	Partition int
-	From, To  string
-	Bytes     int64
-	Total     int64 // 0 when not known
+	To         string
+	Partitions int
 }
 
 // ClusterStatus tells about members and ring.
@@ -136,14 +135,13 @@ func ringMap(v RingView) wire.Map {
 	transfers := []any{}
 	for _, t := range v.Transfers {
 		transfers = append(transfers, wire.Map{
-			{Key: "partition", Value: int64(t.Partition)}, {Key: "from", Value: t.From}, {Key: "to", Value: t.To},
-			{Key: "bytes", Value: t.Bytes}, {Key: "total", Value: t.Total},
+			{Key: "to", Value: t.To}, {Key: "partitions", Value: int64(t.Partitions)},
 		})
 	}
 	return wire.Map{
 		{Key: "is_clustered", Value: v.Clustered}, {Key: "node_count", Value: int64(len(nodes))}, {Key: "nodes", Value: texts(nodes)},
 		{Key: "vnodes", Value: int64(v.VirtualNodes)}, {Key: "epoch", Value: int64(v.Epoch)}, {Key: "replicas", Value: int64(v.Replicas)},
-		{Key: "partitions", Value: int64(v.Partitions)}, {Key: "shares", Value: shares}, {Key: "transfers", Value: transfers},
+		{Key: "partitions", Value: int64(v.Partitions)}, {Key: "shares", Value: shares}, {Key: "transfers", Value: transfers}, {Key: "transfer_bytes", Value: v.TransferBytes},
 		{Key: "hints_pending", Value: v.HintsPending}, {Key: "under_replicated", Value: v.UnderReplicated},
 	}
 }

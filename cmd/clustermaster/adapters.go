@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+
+	"clustermaster/cluster"
+	"clustermaster/config"
+	"clustermaster/fileserver"
+	"clustermaster/hashring"
+	"clustermaster/internal/yaml11"
+	"clustermaster/jobcache"
+	"clustermaster/keystore"
+	"clustermaster/master"
+	"clustermaster/transport/minion"
+	"clustermaster/wire"
+)
+
+// ringPeers are all masters, as the ring store sees them.
+type ringPeers struct{ r *rooms }
+
+func (p ringPeers) Self() string         { return p.r.node.Self().Node }
+func (p ringPeers) Ring() *hashring.Ring { return p.r.node.Ring() }
+func (p ringPeers) Alive(node string) bool {
+	return node == p.Self() || p.r.port != nil && p.r.port.Alive(node)
+}
+
+func (p ringPeers) Members() []string {
+	members := p.r.node.State().Members()
+	out := make([]string, len(members))
+	for i, m := range members {
+		out[i] = m.Node
+	}
+	return out
+}
+
+func (p ringPeers) Conn(node string) (grpc.ClientConnInterface, error) {
+	if p.r.port == nil {
+		return nil, fmt.Errorf("connect to %s: this master stands alone", node)
+	}
+	return p.r.port.Conn(node)
+}
+
+// readyPeers are the masters that serve minions now: those that publications and
+// interest in events go to.
+type readyPeers struct{ ringPeers }
+
+func (p readyPeers) Members() []string {
+	var out []string
+	for _, m := range p.r.node.Members() {
+		if m.Self || m.Reachable && m.Serving {
+			out = append(out, m.Node)
+		}
+	}
+	return out
+}
+
+// masterCluster shows the cluster's secrets to the request handler, which
+// knows that they changed by their pointer.
+type masterCluster struct {
+	node *cluster.Node
+	last atomic.Pointer[secretsPair]
+}
+
+type secretsPair struct {
+	from *cluster.Secrets
+	to   *master.Secrets
+}
+
+func (c *masterCluster) Key() *wire.PrivateKey { return c.node.ClusterKey() }
+
+func (c *masterCluster) Secrets() *master.Secrets {
+	from := c.node.Secrets()
+	if p := c.last.Load(); p != nil && p.from == from {
+		return p.to
+	}
+	to := new(master.Secrets)
+	for _, e := range from.AES {
+		to.AES = append(to.AES, master.AESEpoch{Epoch: e.Epoch, Key: e.Key})
+	}
+	for _, e := range from.Session {
+		to.Session = append(to.Session, master.SessionEpoch{Epoch: e.Epoch, Secret: e.Secret})
+	}
+	c.last.Store(&secretsPair{from, to})
+	return to
+}
+
+// requests passes a request from the socket to the master.
+type requests struct{ m *master.Master }
+
+func (h requests) Handle(ctx context.Context, r minion.Request) ([]byte, error) {
+	return h.m.Handle(ctx, master.Request{Payload: r.Payload, Remote: r.Remote})
+}
+
+// masterJobs is the job cache as the request handler asks it.
+type masterJobs struct{ *jobcache.Cache }
+
+func (j masterJobs) SaveReturn(ctx context.Context, jid, id string, r master.JobReturn) (bool, error) {
+	return j.Cache.SaveReturn(ctx, jid, id, jobcache.Return{
+		Return: r.Return, Retcode: r.Retcode, Success: r.Success, FunArgs: r.FunArgs, Out: r.Out, Stamp: r.Stamp,
+	})
+}
+
+// subscribers passes publications to this master's publish sessions.
+type subscribers struct{ *minion.PubServer }
+
+func (s subscribers) Publish(p master.Publication) int {
+	return s.PubServer.Publish(minion.Publication(p))
+}
+
+// targets is what matching knows of minions.
+type targets struct{ r *rooms }
+
+func (t targets) AcceptedIDs() []string { return t.r.keys.AcceptedIDs() }
+func (t targets) DataCache() bool       { return t.r.opts.MinionDataCache }
+
+func (t targets) EachGrains(ctx context.Context, fn func(id string, grains wire.Map)) error {
+	_, err := t.r.data.EachGrains(ctx, fn)
+	return err
+}
+
+func (t targets) EachPillar(ctx context.Context, fn func(id string, pillar wire.Map)) error {
+	_, err := t.r.data.EachPillar(ctx, fn)
+	return err
+}
+
+func (t targets) Nodegroup(name string) (any, bool) {
+	v, ok := t.r.opts.Nodegroups.Get(name)
+	return wireValue(v), ok
+}
+
+// wireValue turns a value of the configuration into one of the wire.
+func wireValue(v any) any {
+	switch x := v.(type) {
+	case yaml11.Map:
+		m := make(wire.Map, len(x))
+		for i, p := range x {
+			m[i] = wire.Pair{Key: wireValue(p.Key), Value: wireValue(p.Value)}
+		}
+		return m
+	case []any:
+		l := make([]any, len(x))
+		for i, e := range x {
+			l[i] = wireValue(e)
+		}
+		return l
+	case []string:
+		l := make([]any, len(x))
+		for i, e := range x {
+			l[i] = e
+		}
+		return l
+	case map[string]any:
+		m := make(wire.Map, 0, len(x))
+		for k, e := range x {
+			m = append(m, wire.Pair{Key: k, Value: wireValue(e)})
+		}
+		return m
+	case config.Secret:
+		return "[redacted]"
+	}
+	return v
+}
+
+func fileOptions(o *config.Options) fileserver.Options {
+	f := fileserver.Options{
+		IgnoreRegex: o.FileIgnoreRegex, IgnoreGlob: o.FileIgnoreGlob, FollowSymlinks: o.FileserverFollowSymlinks,
+		IgnoreSymlinks: o.FileserverIgnoreSymlinks, HashType: o.HashType, BufferSize: o.FileBufferSize,
+	}
+	for _, e := range o.FileRoots {
+		f.Roots = append(f.Roots, fileserver.Env{Name: e.Name, Roots: e.Dirs})
+	}
+	return f
+}
+
+// masterOptions turns the configuration into the request handler's.
+func masterOptions(o *config.Options) (master.Options, error) {
+	m := master.DefaultOptions()
+	m.ID, m.PublishPort = o.ID, o.PublishPort
+	m.MinimumAuthVersion, m.RequestServerTTL = o.MinimumAuthVersion, o.RequestServerTTL
+	m.AutoAccept, m.OpenMode = o.AutoAccept, o.OpenMode
+	m.AutosignFile, m.AutorejectFile = o.AutosignFile, o.AutorejectFile
+	keys := o.PkiDir
+	if o.ClusterPkiDir != "" {
+		keys = o.ClusterPkiDir
+	}
+	m.AutosignDir, m.AutosignTimeout, m.AutosignGrainsDir = filepath.Join(keys, "minions_autosign"), o.AutosignTimeout, o.AutosignGrainsDir
+	m.PermissivePkiAccess, m.MaxMinions, m.MaxPendingKeys, m.AuthEvents = o.PermissivePkiAccess, o.MaxMinions, o.MaxPendingKeys, o.AuthEvents
+	m.JobCache = o.JobCache
+	m.RequireMinionSignMessages, m.DropMessagesSignatureFail = o.RequireMinionSignMessages, o.DropMessagesSignatureFail
+	m.MinionDataCache, m.MinionDataCacheEvents, m.EnforceMineCache = o.MinionDataCache, o.MinionDataEvents, o.EnforceMineCache
+	m.AllowMinionKeyRevoke, m.PreserveMinionCache = o.AllowMinionKeyRevoke, o.PreserveMinionCache
+	m.SignPubMessages, m.PublishSigningAlgorithm = o.SignPubMessages, o.PublishSigningAlgorithm
+	m.ZmqFiltering, m.OrderMasters, m.PublishRetry = o.ZmqFiltering, o.OrderMasters, o.PublishRetry
+	if get, ok := wireValue(o.Extra["mine_get"]).(wire.Map); ok {
+		m.MineGet = get
+	}
+	if id, ok := o.Extra["master_id"].(string); ok {
+		m.MasterID = id
+	}
+	m.FileEnvs = func() []string {
+		envs := make([]string, len(o.FileRoots))
+		for i, e := range o.FileRoots {
+			envs[i] = e.Name
+		}
+		return envs
+	}
+	m.MasterOpts = wire.Map{
+		{Key: "top_file_merging_strategy", Value: o.TopFileMergingStrategy}, {Key: "env_order", Value: wireValue(o.EnvOrder)},
+		{Key: "default_top", Value: o.DefaultTop}, {Key: "renderer", Value: o.Renderer}, {Key: "failhard", Value: o.Failhard},
+		{Key: "state_top", Value: o.StateTop}, {Key: "state_top_saltenv", Value: textOrNil(o.StateTopSaltenv)},
+		{Key: "nodegroups", Value: wireValue(o.Nodegroups)}, {Key: "state_auto_order", Value: o.StateAutoOrder},
+		{Key: "state_events", Value: o.StateEvents}, {Key: "state_aggregate", Value: wireValue(o.StateAggregate)},
+		{Key: "jinja_env", Value: wireValue(o.JinjaEnv)}, {Key: "jinja_sls_env", Value: wireValue(o.JinjaSLSEnv)},
+		{Key: "jinja_lstrip_blocks", Value: o.JinjaLstripBlocks}, {Key: "jinja_trim_blocks", Value: o.JinjaTrimBlocks},
+	}
+	var err error
+	if m.MasterSignKey, err = signKey(o); err != nil {
+		return m, err
+	}
+	if o.MasterSignPubkey && o.MasterUsePubkeySignature {
+		path := o.MasterPubkeySignature
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(o.PkiDir, path)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return m, fmt.Errorf("read master_pubkey_signature: %w; salt-key --gen-signature --auto-create makes it", err)
+		}
+		m.PubkeySignature = strings.TrimSpace(string(b))
+	}
+	return m, nil
+}
+
+func textOrNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// masterKeys is the key store as the request handler asks it.
+type masterKeys struct{ r *rooms }
+
+func accepted(k *keystore.AcceptedKey) master.Accepted {
+	return master.Accepted{Pub: k.Pub, PubSum: k.PubSum, Index: k.Index}
+}
+
+func (k masterKeys) Accepted(id string) (master.Accepted, bool) {
+	key, ok := k.r.keys.Accepted(id)
+	if !ok {
+		return master.Accepted{}, false
+	}
+	return accepted(key), true
+}
+
+func (k masterKeys) Offer(ctx context.Context, id, pub string, p master.Policy) (master.Outcome, error) {
+	out, err := k.r.keys.Offer(ctx, id, pub, keystore.Policy{
+		Open: p.Open, Auto: keystore.Auto(p.Auto), MaxPending: p.MaxPending, Source: p.Source.String(),
+	})
+	m := master.Outcome{Act: out.Act, Ret: out.Ret}
+	if out.Key != nil {
+		key := accepted(out.Key)
+		m.Key = &key
+	}
+	return m, err
+}
+
+// Revoke deletes a minion's key at its own wish.
+func (k masterKeys) Revoke(ctx context.Context, id string) error {
+	_, _, err := k.r.tells.changeKeys(ctx, "delete", []string{id}, []keystore.State{keystore.Accepted}, k.r.opts.PreserveMinionCache, k.r.opts.RotateAESKey)
+	return err
+}

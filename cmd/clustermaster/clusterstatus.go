@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"clustermaster/runner"
+)
+
+// clusterStatus tells runners about members and ring.
+type clusterStatus struct{ r *rooms }
+
+// View implements runner.ClusterStatus.
+func (s clusterStatus) View(ctx context.Context) (runner.ClusterView, error) {
+	n := s.r.node
+	v := runner.ClusterView{ID: s.r.opts.ID, MembershipIndex: -1, Term: n.Term()}
+	if s.r.port == nil {
+		v.Term = 0
+		return v, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if err := n.ReadIndex(ctx); err != nil {
+		v.Note = "this master can't ask the leader and shows what it knew last: " + err.Error()
+	}
+	v.MembershipIndex = int64(n.State().MembershipVersion())
+	members := n.Members()
+	var head uint64
+	for _, m := range members {
+		head = max(head, m.Applied)
+	}
+	for _, m := range members {
+		p := runner.PeerView{ID: m.ID, Addr: m.Addr, Version: m.Version, Voter: m.Voter, Lag: head - min(head, m.Applied), LastContact: -1, State: "learner"}
+		if !m.LastContact.IsZero() {
+			p.LastContact = time.Since(m.LastContact)
+		}
+		switch {
+		case !m.Reachable:
+			p.State = "unreachable"
+		case !m.Serving:
+			p.State = "joining"
+		case m.Voter:
+			p.State = "voter"
+		}
+		if m.Voter && !m.Reachable && (m.LastContact.IsZero() || time.Since(m.LastContact) > s.r.opts.ClusterVoterTimeout) {
+			v.Unhealthy = append(v.Unhealthy, m.ID)
+		}
+		if m.Leader {
+			v.Leader = m.ID
+		}
+		v.Peers = append(v.Peers, p)
+	}
+	return v, nil
+}
+
+// Ring implements runner.ClusterStatus.
+func (s clusterStatus) Ring(context.Context) (runner.RingView, error) {
+	info := s.r.store.Info()
+	v := runner.RingView{
+		Clustered: s.r.port != nil, Epoch: info.Epoch, Replicas: info.Replicas, Partitions: info.Partitions, VirtualNodes: info.Vnodes,
+		Shares: make(map[string]float64), HintsPending: int64(info.HintsPending), UnderReplicated: int64(info.UnderReplicated),
+		TransferBytes: int64(info.TransferBytes),
+	}
+	for _, n := range info.Nodes {
+		id, _, _ := strings.Cut(n.Node, "/")
+		v.Nodes = append(v.Nodes, id)
+		v.Shares[id] = n.Share
+		if n.Pending > 0 {
+			v.Transfers = append(v.Transfers, runner.TransferView{To: id, Partitions: n.Pending})
+		}
+	}
+	return v, nil
+}

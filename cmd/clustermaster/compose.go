@@ -1,0 +1,378 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"clustermaster/cluster"
+	"clustermaster/config"
+	"clustermaster/event"
+	"clustermaster/fileserver"
+	"clustermaster/internal/health"
+	"clustermaster/jobcache"
+	"clustermaster/keystore"
+	"clustermaster/master"
+	"clustermaster/miniondata"
+	"clustermaster/operator"
+	"clustermaster/ringstore"
+	"clustermaster/transport/minion"
+	"clustermaster/transport/peer"
+	"clustermaster/wire"
+)
+
+// rooms is one master's process: every room, made and joined to the others.
+type rooms struct {
+	opts *config.Options
+	log  *slog.Logger
+	reg  *prometheus.Registry
+
+	port   *peer.Port   // nil when stand-alone
+	rpc    *grpc.Server // nil when stand-alone
+	node   *cluster.Node
+	keys   *keystore.Store
+	export *keystore.Exporter
+	store  *ringstore.Store
+	jobs   *jobcache.Cache
+	data   *miniondata.Data
+	bus    *event.Bus
+	mesh   *event.Mesh
+	pub    *minion.PubServer
+	req    *minion.RequestServer
+	mast   *master.Master
+	tells  *operators
+	sock   *operator.Server
+}
+
+// serveMaster makes the rooms from the bottom up, and runs them until ctx ends.
+func serveMaster(ctx context.Context, o *config.Options, found bool, log *slog.Logger) error {
+	began := time.Now()
+	r := &rooms{opts: o, log: log, reg: prometheus.NewRegistry()}
+	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	log.Info("master starts", "id", o.ID, "version", Version, "interface", o.Interface)
+	if err := r.openCluster(found); err != nil {
+		return err
+	}
+	if err := r.openStores(); err != nil {
+		return errors.Join(err, r.node.Close())
+	}
+	defer r.store.Close()
+	defer r.export.Close()
+	if err := r.openMaster(); err != nil {
+		return errors.Join(err, r.node.Close())
+	}
+	defer r.mast.Close()
+	if err := r.openOperator(); err != nil {
+		return errors.Join(err, r.node.Close())
+	}
+	return r.run(ctx, began)
+}
+
+// openCluster opens the port between peers and the Raft node on it.
+func (r *rooms) openCluster(found bool) error {
+	o := r.opts
+	cfg := cluster.Config{
+		ID: o.ID, ClusterID: o.ClusterID, Peers: o.PeerAddrs(), Version: Version, Found: found,
+		PubFingerprint: o.ClusterPubFingerprint, DataDir: filepath.Join(o.DataDir(), "cluster"),
+		MaxVoters: o.ClusterMaxVoters, JoinTimeout: o.ClusterJoinTimeout, StaleLimit: o.ClusterStaleLimit,
+		PublishSession: o.PublishSession, KeySize: o.KeySize, KeyPass: o.KeyPass.Reveal(),
+		ClusterKeyFiles: []string{filepath.Join(o.PkiDir, o.ID+".pem"), filepath.Join(o.PkiDir, "master.pem")},
+		OnFounded:       func(ctx context.Context, n *cluster.Node) error { return r.importKeys(ctx) },
+	}
+	var port cluster.PeerPort // nil stays nil
+	if o.ClusterID != "" {
+		cfg.ClusterKeyFiles = append([]string{filepath.Join(o.ClusterPkiDir, "cluster.pem")}, cfg.ClusterKeyFiles...)
+		advertise, err := o.ResolveAdvertise()
+		if err != nil {
+			return err
+		}
+		if !cluster.HasState(cfg.DataDir) && !found {
+			if err := o.CheckPeers(); err != nil {
+				return err
+			}
+		}
+		key, err := peer.LoadNodeKey(o.DataDir())
+		if err != nil {
+			return err
+		}
+		cfg.Addr, cfg.SPKI, cfg.Pins = advertise, key.SPKI(), cluster.NewPins()
+		cfg.JoinKey = peer.JoinKey(o.ClusterSecret.Reveal(), o.ClusterID)
+		r.port, err = peer.New(peer.Config{
+			Listen: o.ListenAddr(o.ClusterPoolPort), Advertise: advertise, Key: key, Pins: cfg.Pins, DialFrom: dialFrom(o.Interface),
+			MaxMessage: r.maxMessage(), Log: r.log, Registerer: r.reg,
+		})
+		if err != nil {
+			return err
+		}
+		port = r.port
+	}
+	var err error
+	r.node, err = cluster.Open(cfg, port, r.log, r.reg)
+	return err
+}
+
+// maxMessage bounds one message between peers: a request's payload and what surrounds it.
+func (r *rooms) maxMessage() int { return r.opts.MaxFrameSize + 32<<20 }
+
+// dialFrom is the address that connections to peers come from: the interface,
+// unless that is a wildcard.
+func dialFrom(host string) string {
+	if a, err := netip.ParseAddr(host); err != nil || a.IsUnspecified() {
+		return ""
+	}
+	return host
+}
+
+// openStores opens what lies on the Raft state and on the ring.
+func (r *rooms) openStores() error {
+	o := r.opts
+	keep := time.Duration(o.KeepJobsSeconds) * time.Second
+	var err error
+	r.store, err = ringstore.Open(filepath.Join(o.DataDir(), "ring"), ringPeers{r}, ringstore.Options{
+		BucketWidth: keep / 24, TombstoneFor: time.Duration(o.RingTombstoneSeconds) * time.Second,
+	}, r.log, r.reg)
+	if err != nil {
+		return err
+	}
+	r.jobs = jobcache.New(r.store, o.KeepJobsSeconds, r.log)
+	r.data = miniondata.New(r.store, r.log)
+	if r.keys, err = keystore.New(r.node, r.log, r.reg); err != nil {
+		return err
+	}
+	if r.export, err = keystore.NewExporter(r.keys, r.keysDir(), r.log); err != nil {
+		return err
+	}
+	r.node.OnApply(r.export.Follow)
+	return nil
+}
+
+// openMaster joins what answers minions.
+func (r *rooms) openMaster() error {
+	o := r.opts
+	r.bus = event.NewBus(o.MaxEventSize, r.log, r.reg)
+	r.mesh = event.NewMesh(r.bus, readyPeers{ringPeers{r}}, r.log)
+	lim := minion.Limits{
+		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog, MaxConns: o.MaxConnections,
+	}
+	if o.ProxyProtocol {
+		prefixes, err := prefixesOf(o.ProxyProtocolFrom)
+		if err != nil {
+			return err
+		}
+		lim.ProxyFrom = prefixes
+	}
+	r.pub = minion.NewPubServer(lim, o.ZmqFiltering, r.log, r.reg)
+	files, err := fileserver.New(fileOptions(o), r.log, r.reg)
+	if err != nil {
+		return err
+	}
+	mo, err := masterOptions(o)
+	if err != nil {
+		return err
+	}
+	r.mast, err = master.New(master.Deps{
+		Keys: masterKeys{r}, Cluster: &masterCluster{node: r.node}, Jobs: masterJobs{r.jobs}, Data: r.data, Targets: targets{r},
+		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: readyPeers{ringPeers{r}}, Files: files,
+	}, mo, r.log, r.reg)
+	if err != nil {
+		return err
+	}
+	r.req = minion.NewRequestServer(requests{r.mast}, lim, r.log, r.reg)
+	if r.port != nil {
+		r.rpc = grpc.NewServer(r.port.ServerOptions()...)
+		r.port.RegisterRPC(r.rpc)
+		r.node.RegisterRPC(r.rpc)
+		r.store.RegisterRPC(r.rpc)
+		r.mesh.RegisterRPC(r.rpc)
+		r.mast.RegisterRPC(r.rpc)
+	}
+	return nil
+}
+
+// openOperator opens the commands' socket.
+func (r *rooms) openOperator() error {
+	var err error
+	if r.tells, err = newOperators(r); err != nil {
+		return err
+	}
+	r.sock, err = operator.Listen(r.opts.SockDir, operator.Deps{
+		Minions: r.tells, Keys: r.tells, Runners: r.tells, Log: r.log,
+		Status: func() operator.Status {
+			return operator.Status{ID: r.opts.ID, Version: Version, Serving: r.node.Serving(), Ready: r.node.Ready()}
+		},
+	})
+	return err
+}
+
+// run serves until ctx ends or a room fails. The order of stopping: health goes
+// down and the minion ports close, so that the balancer sends minions elsewhere;
+// then the node hands leadership over; then the peer port, which that needs; the
+// stores close last, by serveMaster.
+func (r *rooms) run(ctx context.Context, began time.Time) error {
+	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBase()
+	upper, uctx := errgroup.WithContext(ctx)
+	lower, lctx := errgroup.WithContext(base)
+	fail := func(err error) error { // a lower room's end ends the upper ones
+		if err == nil && lctx.Err() == nil && ctx.Err() == nil {
+			err = errors.New("a room ended without a reason")
+		}
+		return err
+	}
+	if r.port != nil {
+		lower.Go(func() error { return fail(r.port.Serve(lctx)) })
+		lower.Go(func() error {
+			stop := context.AfterFunc(lctx, r.rpc.Stop)
+			defer stop()
+			if err := r.rpc.Serve(r.port.RPCListener()); err != nil && lctx.Err() == nil {
+				return fmt.Errorf("serve peers: %w", err)
+			}
+			return nil
+		})
+	}
+	lower.Go(func() error { return fail(r.store.Run(lctx)) })
+	upper.Go(func() error {
+		select {
+		case <-lctx.Done():
+			return context.Cause(lctx)
+		case <-uctx.Done():
+			return nil
+		}
+	})
+	upper.Go(func() error { return r.node.Run(uctx) })
+	upper.Go(func() error { return r.mesh.Run(uctx) })
+	upper.Go(func() error { return r.export.Run(uctx) })
+	upper.Go(func() error { return r.sock.Serve(uctx) })
+	upper.Go(func() error { return r.serveHealth(uctx) })
+	upper.Go(func() error { return r.serveMinions(uctx, began) })
+	err := upper.Wait()
+	stopBase()
+	if lerr := lower.Wait(); lerr != nil && err == nil && !errors.Is(lerr, context.Canceled) {
+		err = lerr
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// importKeys takes over the key folders of an existing Salt master. It runs once,
+// on the founder.
+func (r *rooms) importKeys(ctx context.Context) error {
+	n, err := r.keys.ImportDir(ctx, r.keysDir())
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		r.log.Info("minion keys taken over", "n", n, "path", r.keysDir())
+	}
+	return nil
+}
+
+// keysDir is where the folders minions, minions_pre, ... are.
+func (r *rooms) keysDir() string {
+	if r.opts.ClusterPkiDir != "" {
+		return r.opts.ClusterPkiDir
+	}
+	return r.opts.PkiDir
+}
+
+func (r *rooms) serveHealth(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for addr, serve := range map[string]func(context.Context, net.Listener) error{
+		r.opts.ResolveHealthListen(): func(ctx context.Context, ln net.Listener) error { return health.Probes(ctx, ln, r.node, r.log) },
+		r.opts.ResolveMetricsListen(): func(ctx context.Context, ln net.Listener) error {
+			return health.Metrics(ctx, ln, r.reg, r.log)
+		},
+	} {
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+		if err != nil {
+			return fmt.Errorf("listen for health: %w", err)
+		}
+		g.Go(func() error { return serve(ctx, ln) })
+	}
+	return g.Wait()
+}
+
+// serveMinions opens the minion ports once this master serves.
+func (r *rooms) serveMinions(ctx context.Context, began time.Time) error {
+	if err := r.node.WaitServing(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	lim := minion.Limits{Backlog: r.opts.ZmqBacklog}
+	pub, err := minion.Listen(ctx, r.opts.ListenAddr(r.opts.PublishPort), lim)
+	if err != nil {
+		return err
+	}
+	req, err := minion.Listen(ctx, r.opts.ListenAddr(r.opts.RetPort), lim)
+	if err != nil {
+		pub.Close()
+		return err
+	}
+	r.log.Info("minion ports open", "publish", pub.Addr(), "request", req.Addr(), "took", time.Since(began).Round(time.Millisecond))
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.pub.Serve(ctx, pub) })
+	g.Go(func() error { return r.req.Serve(ctx, req) })
+	return g.Wait()
+}
+
+func prefixesOf(from []string) ([]netip.Prefix, error) {
+	if len(from) == 0 {
+		return nil, errors.New("proxy_protocol: True needs proxy_protocol_from, the addresses of the balancers that are trusted")
+	}
+	var out []netip.Prefix
+	for _, s := range from {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			a, aerr := netip.ParseAddr(s)
+			if aerr != nil {
+				return nil, fmt.Errorf("proxy_protocol_from: %q is neither an address nor a network", s)
+			}
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// signKey reads the pair of master_sign_pubkey, making it as Salt does if there is none.
+func signKey(o *config.Options) (*wire.PrivateKey, error) {
+	if !o.MasterSignPubkey {
+		return nil, nil
+	}
+	path := filepath.Join(o.PkiDir, o.MasterSignKeyName+".pem")
+	b, err := os.ReadFile(path)
+	if err == nil {
+		return wire.ParsePrivateKey(b, o.SigningKeyPass.Reveal())
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read master_sign_pubkey key: %w", err)
+	}
+	k, err := wire.GeneratePrivateKey(o.KeySize)
+	if err != nil {
+		return nil, fmt.Errorf("make master_sign_pubkey key: %w", err)
+	}
+	if err := os.WriteFile(path, k.PEM(), 0o400); err != nil {
+		return nil, fmt.Errorf("write master_sign_pubkey key: %w", err)
+	}
+	pub := filepath.Join(o.PkiDir, o.MasterSignKeyName+".pub")
+	if err := os.WriteFile(pub, []byte(k.Public().Text()+"\n"), 0o644); err != nil {
+		return nil, fmt.Errorf("write master_sign_pubkey key: %w", err)
+	}
+	return k, nil
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"clustermaster/cli"
+)
+
+// Version is the release; the linker sets it (-X main.Version).
+var Version = "0.1.0"
+
+// command is one entry of the binary.
+type command struct {
+	name, help string
+	run        func(ctx context.Context, args []string) int
+}
+
+func commands() []command {
+	env := cliEnv()
+	return []command{
+		{"salt-master", "run the master", saltMaster},
+		{"salt", "run functions on minions", func(ctx context.Context, args []string) int { return cli.Salt(ctx, args, env) }},
+		{"salt-key", "accept, reject, delete and list minion keys", func(ctx context.Context, args []string) int { return cli.SaltKey(ctx, args, env) }},
+		{"salt-run", "run runner functions on this master", func(ctx context.Context, args []string) int { return cli.SaltRun(ctx, args, env) }},
+		{"salt-cp", "copy a file to minions", func(ctx context.Context, args []string) int { return cli.SaltCP(ctx, args, env) }},
+		{"init", "print a new cluster_secret and the options of a first master", initCluster},
+		{"config", "config check [-c DIR]: read the configuration as a start would, and say what is wrong", configCommand},
+		{"completion", "completion bash: print the shell completion", func(_ context.Context, args []string) int { return cli.Completion(args, env) }},
+		{"version", "print the version", func(context.Context, []string) int { fmt.Println("clustermaster " + Version); return 0 }},
+	}
+}
+
+func main() { os.Exit(dispatch(context.Background(), os.Args)) }
+
+// dispatch runs the command that the program's name or first argument says.
+func dispatch(ctx context.Context, args []string) int {
+	all := commands()
+	find := func(name string) (command, bool) {
+		i := slices.IndexFunc(all, func(c command) bool { return c.name == name })
+		if i < 0 {
+			return command{}, false
+		}
+		return all[i], true
+	}
+	if c, ok := find(filepath.Base(args[0])); ok {
+		return c.run(ctx, args[1:])
+	}
+	if len(args) > 1 {
+		if c, ok := find(args[1]); ok {
+			return c.run(ctx, args[2:])
+		}
+		switch args[1] {
+		case "-h", "--help", "help":
+			usage(os.Stdout, all)
+			return 0
+		case "--version":
+			fmt.Println("clustermaster " + Version)
+			return 0
+		}
+		fmt.Fprintf(os.Stderr, "clustermaster: no command %q\n", args[1])
+	}
+	usage(os.Stderr, all)
+	return exitUsage
+}
+
+func usage(w *os.File, all []command) {
+	fmt.Fprintf(w, "Usage: clustermaster COMMAND [ARGUMENTS]\n\nA Salt master that is a cluster by nature. Each salt* command is also a link to this binary.\n\n")
+	for _, c := range all {
+		fmt.Fprintf(w, "  %-12s %s\n", c.name, c.help)
+	}
+	fmt.Fprintf(w, "\nExamples:\n  clustermaster init\n  clustermaster salt-master -c /etc/salt\n  salt '*' test.ping\n")
+}
+
+// initCluster prints what a first master's config needs.
+func initCluster(context.Context, []string) int {
+	var b [32]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		fmt.Fprintln(os.Stderr, "clustermaster: make a secret:", err)
+		return 1
+	}
+	fmt.Printf(`# The same on all masters; keep it out of sight (mode 0600).
+cluster_id: my-cluster
+cluster_secret: %s
+# The other masters' addresses; this one's is its interface.
+cluster_peers:
+  - 10.0.0.2
+  - 10.0.0.3
+`, base64.RawURLEncoding.EncodeToString(b[:]))
+	return 0
+}
