@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"clustermaster/ringstore"
@@ -18,6 +19,9 @@ const (
 	minePrefix   = "mine/"   // then the function's name as the minion gave it
 	pillarPrefix = "pillar:" // of the environments
 )
+
+// writeAtOnce bounds the mine functions in one write.
+const writeAtOnce = 256
 
 // ErrNoID refuses data without a minion id.
 var ErrNoID = errors.New("minion data without an id")
@@ -115,8 +119,8 @@ func (d *Data) MergeMine(ctx context.Context, id string, data wire.Map, clear bo
 		given[name] = true
 		puts = append(puts, ringstore.Put{Space: ringstore.SpaceMinions, Name: name, Value: packed})
 	}
-	if len(puts) > 0 {
-		if _, err := d.store.Write(ctx, id, puts...); err != nil {
+	for some := range slices.Chunk(puts, writeAtOnce) {
+		if _, err := d.store.Write(ctx, id, some...); err != nil {
 			return fmt.Errorf("save mine of %q: %w", id, err)
 		}
 	}

@@ -67,9 +67,13 @@ type committer struct {
 
 	queue  chan *task
 	synced chan *group
-	stop   chan struct{}
+	stop   chan struct{} // closed: nobody waits for room any more
+	last   chan struct{} // closed: nothing comes into the queue any more
 	once   sync.Once
 	wg     sync.WaitGroup
+
+	gate   sync.RWMutex // read-held while a task is queued
+	closed bool         // under gate
 
 	floor uint64 // committer goroutine only: writes of older epochs are refused
 }
@@ -92,7 +96,8 @@ type group struct {
 func startCommitter(d *disk, c *cells, o *owed, met *metrics, opts Options, floor uint64) *committer {
 	k := &committer{
 		disk: d, cells: c, owed: o, met: met, width: opts.BucketWidth,
-		queue: make(chan *task, opts.WriteQueue), synced: make(chan *group, 4), stop: make(chan struct{}), floor: floor,
+		queue: make(chan *task, opts.WriteQueue), synced: make(chan *group, 4), stop: make(chan struct{}),
+		last: make(chan struct{}), floor: floor,
 	}
 	k.wg.Add(2)
 	go k.merge()
@@ -102,25 +107,22 @@ func startCommitter(d *disk, c *cells, o *owed, met *metrics, opts Options, floo
 
 // close refuses new tasks, finishes those that wait, and returns when all are durable.
 func (k *committer) close() {
-	k.once.Do(func() { close(k.stop) })
+	k.once.Do(func() {
+		close(k.stop)
+		k.gate.Lock()
+		k.closed = true
+		k.gate.Unlock()
+		close(k.last)
+	})
 	k.wg.Wait()
-	for {
-		select {
-		case t := <-k.queue: // came in while stopping
-			t.err = ErrClosed
-			t.done(t)
-		default:
-			return
-		}
-	}
 }
 
 // submit queues a task, waiting for room; t.done is called unless an error is returned.
 func (k *committer) submit(ctx context.Context, t *task) error {
-	select {
-	case <-k.stop:
+	k.gate.RLock()
+	defer k.gate.RUnlock()
+	if k.closed {
 		return ErrClosed
-	default:
 	}
 	select {
 	case k.queue <- t:
@@ -134,10 +136,10 @@ func (k *committer) submit(ctx context.Context, t *task) error {
 
 // try queues a task if there is room at once.
 func (k *committer) try(t *task) bool {
-	select {
-	case <-k.stop:
+	k.gate.RLock()
+	defer k.gate.RUnlock()
+	if k.closed {
 		return false
-	default:
 	}
 	select {
 	case k.queue <- t:
@@ -169,7 +171,7 @@ func (k *committer) merge() {
 		var first *task
 		select {
 		case first = <-k.queue:
-		case <-k.stop:
+		case <-k.last:
 			select {
 			case first = <-k.queue:
 			default:

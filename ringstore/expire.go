@@ -13,7 +13,7 @@ import (
 
 // expireLoop drops the buckets that have ended.
 func (s *Store) expireLoop(ctx context.Context) {
-	tick := time.NewTicker(max(s.opts.Tick*5, min(s.opts.BucketWidth/8, time.Minute)))
+	tick := time.NewTicker(s.opts.ExpireEvery)
 	defer tick.Stop()
 	for {
 		if err := s.expire(ctx); err != nil && ctx.Err() == nil {

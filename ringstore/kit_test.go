@@ -69,7 +69,7 @@ func (c *shiftClock) add(d time.Duration) {
 func newKit(t testing.TB, names ...string) *kit {
 	t.Helper()
 	k := &kit{t: t, dir: t.TempDir(), now: &shiftClock{}, nodes: map[string]*kitNode{}, cut: map[[2]string]bool{}}
-	k.opts = Options{Now: k.now.Now, Tick: 20 * time.Millisecond, StatusEvery: 50 * time.Millisecond, LookAgain: 10 * time.Millisecond, WriteTimeout: 2 * time.Second, ReadTimeout: 2 * time.Second}
+	k.opts = Options{Now: k.now.Now, Tick: 20 * time.Millisecond, ExpireEvery: 50 * time.Millisecond, StatusEvery: 50 * time.Millisecond, LookAgain: 10 * time.Millisecond, WriteTimeout: 2 * time.Second, ReadTimeout: 2 * time.Second}
 	t.Cleanup(func() {
 		for _, n := range k.all() {
 			n.kill()

@@ -75,7 +75,7 @@ func (l *lane) put(x *send) error {
 	}
 	select {
 	case <-l.stop:
-		return ErrClosed
+		return l.gone()
 	default:
 	}
 	if waiting := l.bytes.Add(int64(x.size)); waiting > l.store.opts.LaneBytes && waiting > int64(x.size) {
@@ -93,6 +93,16 @@ func (l *lane) put(x *send) error {
 	}
 }
 
+// gone says why a stopped lane takes nothing: the store closes, or the other master left.
+func (l *lane) gone() error {
+	select {
+	case <-l.store.closed:
+		return ErrClosed
+	default:
+		return errGone
+	}
+}
+
 func (l *lane) run() {
 	for {
 		select {
@@ -103,7 +113,7 @@ func (l *lane) run() {
 				select {
 				case x := <-l.queue:
 					l.bytes.Add(-int64(x.size))
-					x.done(l.node, nil, ErrClosed)
+					x.done(l.node, nil, l.gone())
 				default:
 					return
 				}
@@ -145,6 +155,8 @@ func (l *lane) deliver(batch []*send) {
 	for i, x := range batch {
 		l.bytes.Add(-int64(x.size))
 		switch {
+		case err != nil && l.store.life.Err() != nil:
+			x.done(l.node, nil, ErrClosed)
 		case err != nil:
 			x.done(l.node, nil, err)
 		case reply.Groups[i].Error != "":

@@ -111,11 +111,12 @@ func (s *Store) Run(ctx context.Context) error {
 	return nil
 }
 
-// others returns all other masters: members of the cluster and of the rings in play.
+// others returns all other masters: members of the cluster and of the newest ring. One that was in an older ring only
+// was removed: nobody waits for it.
 func (s *Store) others() []string {
 	out := slices.Clone(s.peers.Members())
 	if v := s.view.Load(); v != nil {
-		out = append(out, v.members()...)
+		out = append(out, v.latest().Members()...)
 	} else if r := s.peers.Ring(); r != nil {
 		out = append(out, r.Members()...)
 	}

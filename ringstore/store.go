@@ -39,6 +39,7 @@ type Options struct {
 	StreamTimeout   time.Duration // of one scan of another master; default 10 min
 	StatusEvery     time.Duration // between questions to each other master; default 1 s
 	RepairEvery     time.Duration // between comparisons with all others when nothing happened; default 10 min
+	ExpireEvery     time.Duration // between looks for buckets that ended; default 1 min
 	TransferRate    int64         // cluster_transfer_rate, bytes per second fetched for repair and ring changes; default 64 MiB
 	MaxRecord       int           // bytes of one value; default 160 MiB: max_frame_size and what surrounds it
 	MaxList         int           // bytes of the answer to one List; default 512 MiB
@@ -71,6 +72,7 @@ func (o Options) withDefaults() Options {
 	def(&o.StreamTimeout, 10*time.Minute)
 	def(&o.StatusEvery, time.Second)
 	def(&o.RepairEvery, 10*time.Minute)
+	def(&o.ExpireEvery, time.Minute)
 	def(&o.TransferRate, 64<<20)
 	def(&o.MaxRecord, 160<<20)
 	def(&o.MaxList, 512<<20)

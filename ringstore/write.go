@@ -164,6 +164,7 @@ type replication struct {
 
 	mu      sync.Mutex // guards all below; no call to a lane or the committer is made under it
 	out     []target   // sends not answered yet
+	again   []target   // sends that went wrong though the owner is alive: made again at the next look
 	copies  []string   // nodes that have the records on stable storage
 	covered []string   // owners for which a stand-in has them
 	tried   []string   // stand-ins used or given up
@@ -196,6 +197,7 @@ func (s *Store) replicate(ctx context.Context, v *view, partition int, records [
 	w.start(owners)
 	timer := time.NewTimer(s.opts.LookAgain)
 	defer timer.Stop()
+	limit := time.Now().Add(2 * s.opts.WriteTimeout)
 	for {
 		select {
 		case <-w.done:
@@ -203,9 +205,17 @@ func (s *Store) replicate(ctx context.Context, v *view, partition int, records [
 			defer w.mu.Unlock()
 			return w.beaten, w.stale, w.err
 		case <-ctx.Done():
+			w.abandon()
 			return nil, 0, ctx.Err()
+		case <-s.closed:
+			return nil, 0, ErrClosed
 		case <-timer.C:
 			w.giveUpDead()
+			if time.Now().After(limit) {
+				w.abandon()
+			} else {
+				w.sendAgain()
+			}
 			timer.Reset(s.opts.LookAgain)
 		}
 	}
@@ -393,10 +403,15 @@ func (w *replication) answered(t target, lost []kept, stale uint64, err error) {
 	w.mu.Unlock()
 }
 
-// replace finds another place for the copy of an owner that did not take it: a stand-in, else a debt here.
+// replace finds another place for the copy of an owner that did not take it: a stand-in; else, where the write depends
+// on it and the owner is alive, the owner again; else a debt here.
 func (w *replication) replace(t target, err error) {
-	w.s.log.Debug("copy not taken", "node", t.node, "err", err)
-	if n := w.standIn(w.v.owners(w.partition)); n != "" && !errors.Is(err, ErrClosed) {
+	w.s.log.Debug("copy not taken", "peer", t.node, "err", err)
+	if errors.Is(err, ErrClosed) {
+		w.finish(ErrClosed)
+		return
+	}
+	if n := w.standIn(w.v.owners(w.partition)); n != "" {
 		next := target{n, t.owner}
 		w.mu.Lock()
 		w.out = append(w.out, next)
@@ -404,10 +419,46 @@ func (w *replication) replace(t target, err error) {
 		w.send(next, nil, false)
 		return
 	}
+	w.mu.Lock()
+	if !w.ended && w.s.alive(t.owner) {
+		w.again = append(w.again, target{t.owner, t.owner})
+		w.err = err
+		w.mu.Unlock()
+		return
+	}
+	w.mu.Unlock()
 	w.owe(t)
 	w.mu.Lock()
 	w.judge(err)
 	w.mu.Unlock()
+}
+
+// sendAgain repeats the sends that went wrong though their owner is alive.
+func (w *replication) sendAgain() {
+	w.mu.Lock()
+	again := w.again
+	w.again = nil
+	w.out = append(w.out, again...)
+	w.mu.Unlock()
+	for _, t := range again {
+		if w.s.alive(t.node) {
+			w.send(t, nil, false)
+			continue
+		}
+		w.answered(t, nil, 0, errGone)
+	}
+}
+
+// abandon ends the write without a quorum: owners are alive and did not take it in time. What they lack is owed.
+func (w *replication) abandon() {
+	w.mu.Lock()
+	again := w.again
+	w.again = nil
+	w.end(errors.Join(ErrUnavailable, w.err))
+	w.mu.Unlock()
+	for _, t := range again {
+		w.owe(t)
+	}
 }
 
 // owe notes at this master that an owner lacks the records, without waiting: comparing copies would find it as well.
@@ -450,13 +501,22 @@ func (w *replication) judge(err error) {
 	switch {
 	case quorum:
 		w.end(nil)
-	case len(w.out) > 0:
+		w.payLater()
+	case len(w.out)+len(w.again) > 0:
 	case len(w.copies) > 0:
 		w.s.met.under.Inc()
 		w.end(nil)
 	default:
 		w.end(errors.Join(ErrUnavailable, err))
 	}
+}
+
+// payLater turns sends that would be made again into debts: the write does not depend on them. Called with mu held.
+func (w *replication) payLater() {
+	for _, t := range w.again {
+		w.s.spawn(func() { w.owe(t) })
+	}
+	w.again = nil
 }
 
 // end tells the caller; called with mu held.

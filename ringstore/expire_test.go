@@ -1,0 +1,179 @@
+package ringstore
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// stored counts the keys of a kind on a disk.
+func stored(t *testing.T, s *Store, kind byte) int {
+	t.Helper()
+	it, err := s.disk.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kind}, UpperBound: []byte{kind + 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Close()
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		n++
+	}
+	return n
+}
+
+func TestExpiryDropsWholeBuckets(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	k.settled()
+	s := k.store("m1/a")
+	for i := range 90 {
+		// 30 each for one, two and three hours.
+		_, err := s.Write(ctx, jobKey(i).Place, Put{Space: SpaceJobs, Name: jobKey(i).Name, Value: []byte("x"), First: true,
+			Expires: k.now.Now().Add(time.Duration(i%3+1) * time.Hour), Exact: i%2 == 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Put(ctx, Key{SpaceMinions, "web1", "grains"}, []byte("x"), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	for hour, want := range []int{90, 60, 30, 0} {
+		eventually(t, fmt.Sprint("after hours: ", hour), func() error {
+			seen := 0
+			cover, err := k.store("m2/b").Scan(ctx, SpaceJobs, "", func(Record) error { seen++; return nil })
+			if err != nil || seen != want || !cover.Complete() {
+				return fmt.Errorf("%d records, want %d; %v %v", seen, want, cover, err)
+			}
+			return nil
+		})
+		k.now.add(time.Hour + time.Second)
+	}
+	k.now.add(2 * time.Hour)
+	for _, n := range k.all() {
+		eventually(t, "disk of "+n.name, func() error {
+			if got := stored(t, n.store, kindRecord); got != 1 {
+				return fmt.Errorf("%d records on disk, want the one that never expires", got)
+			}
+			if records, _ := n.store.cells.totals(); records != 1 || len(n.store.disk.live()) != 1 {
+				return fmt.Errorf("%d records counted, %d buckets", records, len(n.store.disk.live()))
+			}
+			return nil
+		})
+	}
+	if _, found, err := s.Get(ctx, Key{SpaceMinions, "web1", "grains"}); err != nil || !found {
+		t.Errorf("the record without expiry: %v %v", found, err)
+	}
+}
+
+func TestTombstonesGoAndNothingComesBack(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	k.settled()
+	key := Key{SpaceMinions, "web1", "mine/f"}
+	if err := k.store("m1/a").Put(ctx, key, []byte("x"), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	k.node("m3/c").kill()
+	if err := k.store("m2/b").Delete(ctx, SpaceMinions, "web1", "mine/f"); err != nil {
+		t.Fatal(err)
+	}
+	// The dead master still has the record; what it hears when it is back must win.
+	k.start("m3/c")
+	k.settled()
+	for _, n := range k.all() {
+		if _, found, err := n.store.Get(ctx, key); err != nil || found {
+			t.Errorf("%s: found %v, %v", n.name, found, err)
+		}
+	}
+	k.now.add(73*time.Hour + time.Hour)
+	for _, n := range k.all() {
+		eventually(t, "disk of "+n.name, func() error {
+			if r, m := stored(t, n.store, kindRecord), stored(t, n.store, kindTomb); r+m != 0 {
+				return fmt.Errorf("%d records, %d tombstone notes", r, m)
+			}
+			if records, bytes := n.store.cells.totals(); records != 0 || bytes != 0 {
+				return fmt.Errorf("%d records of %d bytes counted", records, bytes)
+			}
+			return nil
+		})
+	}
+}
+
+func TestHintsForAMasterThatStaysAwayAreDropped(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	k.settled()
+	k.node("m3/c").kill()
+	for i := range 20 {
+		if err := k.store("m1/a").Put(ctx, Key{SpaceMinions, fmt.Sprint("web", i), "grains"}, []byte("x"), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.now.add(71 * time.Hour)
+	if hints, _ := k.store("m1/a").owed.totals(); hints != 20 {
+		t.Fatalf("%d hints", hints)
+	}
+	k.now.add(2 * time.Hour)
+	eventually(t, "hints dropped", func() error {
+		if hints, _ := k.store("m1/a").owed.totals(); hints != 0 || stored(t, k.store("m1/a"), kindHint) != 0 {
+			return errors.New("still there")
+		}
+		return nil
+	})
+	// And comparing copies fills it all the same.
+	k.start("m3/c")
+	k.settled()
+	for i := range 20 {
+		if !k.node("m3/c").holds(Key{SpaceMinions, fmt.Sprint("web", i), "grains"}) {
+			t.Fatalf("record %d is missing", i)
+		}
+	}
+}
+
+// The first writer's expiry stands; a repeated first write in another bucket is no second record.
+func TestFirstWinsAcrossBuckets(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a")
+	ctx := ctxFor(t)
+	s := k.store("m1/a")
+	key := Key{SpaceJobs, "myjob", "r/web1"}
+	if first, err := s.PutFirst(ctx, key, []byte("a"), k.now.Now().Add(time.Hour)); err != nil || !first {
+		t.Fatal(first, err)
+	}
+	if first, err := s.PutFirst(ctx, key, []byte("b"), k.now.Now().Add(9*time.Hour)); err != nil || first {
+		t.Fatal(first, err)
+	}
+	if got := stored(t, s, kindRecord); got != 1 {
+		t.Errorf("%d records on disk, want 1", got)
+	}
+	k.now.add(3 * time.Hour)
+	if _, found, _ := s.Get(ctx, key); found {
+		t.Error("found after its expiry")
+	}
+	if first, err := s.PutFirst(ctx, key, []byte("c"), k.now.Now().Add(time.Hour)); err != nil || !first {
+		t.Error("an expired record still wins:", first, err)
+	}
+	// An ordinary record whose expiry changes moves between buckets and leaves nothing behind.
+	k2 := Key{SpaceJobs, "myjob", "end"}
+	for _, h := range []int{1, 5, 2, 0} {
+		var at time.Time
+		if h > 0 {
+			at = k.now.Now().Add(time.Duration(h) * time.Hour)
+		}
+		if err := s.Put(ctx, k2, []byte(fmt.Sprint(h)), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, found, err := s.Get(ctx, k2); err != nil || !found || string(got.Value) != "0" || !got.Expires.IsZero() {
+		t.Errorf("%+v %v %v", got, found, err)
+	}
+	if records, _ := s.cells.totals(); int(records) != stored(t, s, kindRecord) {
+		t.Errorf("%d records counted, %d on disk", records, stored(t, s, kindRecord))
+	}
+}

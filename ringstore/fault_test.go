@@ -1,0 +1,514 @@
+package ringstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func jobKey(i int) Key {
+	return Key{SpaceJobs, fmt.Sprintf("2026112109%010d", i%7), fmt.Sprintf("r/minion%05d", i)}
+}
+
+func inAnHour(k *kit) time.Time { return k.now.Now().Add(time.Hour) }
+
+func TestHintsAreHandedOver(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	k.settled()
+	k.node("m3/c").kill()
+	for i := range 200 {
+		if _, err := k.store([]string{"m1/a", "m2/b"}[i%2]).PutFirst(ctx, jobKey(i), []byte("x"), inAnHour(k)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hints := 0
+	for _, n := range []string{"m1/a", "m2/b"} {
+		hints += k.store(n).Info().Nodes[2].Owed
+		if under := k.store(n).status().Under; under != 0 {
+			t.Errorf("%s counts %d copies as under-replicated though two of three were written", n, under)
+		}
+	}
+	if hints != 200 {
+		t.Errorf("%d hints for the dead master, want 200", hints)
+	}
+	k.start("m3/c")
+	k.settled()
+	for i := range 200 {
+		if !k.node("m3/c").holds(jobKey(i)) {
+			t.Fatalf("record %d was not handed over", i)
+		}
+	}
+}
+
+func TestAloneIsDurableAndCountedUnderReplicated(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	k.settled()
+	k.node("m2/b").kill()
+	k.node("m3/c").kill()
+	key := jobKey(1)
+	if err := k.store("m1/a").Put(ctx, key, []byte("x"), inAnHour(k)); err != nil {
+		t.Fatal(err)
+	}
+	if under := k.store("m1/a").status().Under; under != 2 {
+		t.Errorf("%d copies counted as under-replicated, want 2", under)
+	}
+	// It survives a restart, and the survivor still answers.
+	k.node("m1/a").kill()
+	k.start("m1/a")
+	if got, found, err := k.store("m1/a").Get(ctx, key); err != nil || !found || string(got.Value) != "x" {
+		t.Fatalf("after restart: %q %v %v", got.Value, found, err)
+	}
+	cover, err := k.store("m1/a").Scan(ctx, SpaceJobs, "", func(Record) error { return nil })
+	if err != nil || cover.String() != "incomplete: 64 of 64 partitions" {
+		t.Errorf("coverage %q, %v", cover, err)
+	}
+	k.start("m2/b")
+	k.start("m3/c")
+	k.settled()
+	if !k.node("m2/b").holds(key) || !k.node("m3/c").holds(key) {
+		t.Error("the others did not get it")
+	}
+	if under := k.store("m1/a").status().Under; under != 0 {
+		t.Errorf("still %d copies counted as under-replicated", under)
+	}
+	cover, err = k.store("m2/b").Scan(ctx, SpaceJobs, "", func(Record) error { return nil })
+	if err != nil || !cover.Complete() || cover.String() != "" {
+		t.Errorf("coverage %q, %v", cover, err)
+	}
+}
+
+func TestStandInsKeepTheQuorum(t *testing.T) {
+	t.Parallel()
+	names := []string{"m1/a", "m2/b", "m3/c", "m4/d", "m5/e"}
+	k := newKit(t, names...)
+	ctx := ctxFor(t)
+	k.settled()
+	key := Key{SpaceMinions, "web1", "grains"}
+	owners := k.ring.Owners(k.ring.Partition(key.Place))
+	k.node(owners[0]).kill()
+	k.node(owners[1]).kill()
+	var rest []string
+	for _, n := range names {
+		if n != owners[0] && n != owners[1] {
+			rest = append(rest, n)
+		}
+	}
+	if err := k.store(rest[0]).Put(ctx, key, []byte("x"), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range rest {
+		got, found, err := k.store(n).Get(ctx, key)
+		if err != nil || !found || string(got.Value) != "x" {
+			t.Fatalf("read at %s: %q %v %v", n, got.Value, found, err)
+		}
+		seen := 0
+		if _, err := k.store(n).Scan(ctx, SpaceMinions, "", func(Record) error { seen++; return nil }); err != nil || seen != 1 {
+			t.Fatalf("scan at %s: %d records, %v", n, seen, err)
+		}
+	}
+	// The last owner dies as well; the stand-ins have it.
+	eventually(t, "three copies", func() error {
+		n := 0
+		for _, r := range rest {
+			if k.store(r).owed.held(k.ring.Partition(key.Place)) || k.node(r).holds(key) {
+				n++
+			}
+		}
+		if n != 3 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+	k.node(owners[2]).kill()
+	for _, n := range rest {
+		if n == owners[2] {
+			continue
+		}
+		if got, found, err := k.store(n).Get(ctx, key); err != nil || !found || string(got.Value) != "x" {
+			t.Fatalf("read at %s with all owners dead: %q %v %v", n, got.Value, found, err)
+		}
+	}
+	for _, o := range owners {
+		k.start(o)
+	}
+	k.settled()
+	for _, o := range owners {
+		eventually(t, "hand-over to "+o, func() error {
+			if !k.node(o).holds(key) {
+				return errors.New("not there")
+			}
+			return nil
+		})
+	}
+	for _, n := range names {
+		if hints, _ := k.store(n).owed.totals(); hints != 0 {
+			t.Errorf("%s still owes %d", n, hints)
+		}
+	}
+}
+
+func TestReadRepairsACopy(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	k.settled()
+	key := Key{SpaceMinions, "web1", "grains"}
+	if err := k.store("m1/a").Put(ctx, key, []byte("x"), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	lost := k.node("m2/b")
+	eventually(t, "copy", func() error {
+		if !lost.holds(key) {
+			return errors.New("not there")
+		}
+		return nil
+	})
+	// The copy is lost behind the store's back.
+	p := k.ring.Partition(key.Place)
+	if err := lost.store.disk.db.Delete(appendRecordKey(nil, never, key, p), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, found, err := lost.store.Get(ctx, key); err != nil || !found || string(got.Value) != "x" {
+		t.Fatalf("read at the master that lost it: %q %v %v", got.Value, found, err)
+	}
+	eventually(t, "repair", func() error {
+		if !lost.holds(key) {
+			return errors.New("not there")
+		}
+		return nil
+	})
+}
+
+func TestWritesOfBothSidesOfACutMeet(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b")
+	ctx := ctxFor(t)
+	k.settled()
+	k.isolate("m2/b", true)
+	for i := range 40 {
+		if _, err := k.store([]string{"m1/a", "m2/b"}[i%2]).PutFirst(ctx, jobKey(i), []byte("x"), inAnHour(k)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.isolate("m2/b", false)
+	k.settled()
+	for i := range 40 {
+		for _, n := range k.all() {
+			if !n.holds(jobKey(i)) {
+				t.Fatalf("%s lacks record %d", n.name, i)
+			}
+		}
+	}
+}
+
+func TestAWriterWithAnOldRingIsRefusedAndComesAgain(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	k.settled()
+	old := k.ring
+	k.mu.Lock()
+	k.nodes["m1/a"].ring = old // has not heard of the next ring
+	k.mu.Unlock()
+	k.setRing("m1/a", "m2/b", "m3/c", "m4/d")
+	k.start("m4/d")
+	eventually(t, "others know the ring", func() error {
+		for _, n := range []string{"m2/b", "m3/c", "m4/d"} {
+			if k.store(n).Info().Epoch != 2 {
+				return errors.New(n)
+			}
+		}
+		return nil
+	})
+	done := make(chan error, 1)
+	go func() { done <- k.store("m1/a").Put(ctx, jobKey(1), []byte("x"), inAnHour(k)) }()
+	select {
+	case err := <-done:
+		t.Fatalf("a write with the old ring ended: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if k.store("m2/b").Settled() {
+		t.Error("the ring settled without m1")
+	}
+	k.mu.Lock()
+	k.nodes["m1/a"].ring = nil
+	k.mu.Unlock()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	k.settled()
+	if got, found, err := k.store("m4/d").Get(ctx, jobKey(1)); err != nil || !found || string(got.Value) != "x" {
+		t.Fatalf("%q %v %v", got.Value, found, err)
+	}
+}
+
+// load writes first-wins records and counters all the time, and checks that no read misses what was acknowledged before
+// it began.
+type load struct {
+	t     *testing.T
+	k     *kit
+	names func() []string
+	acked sync.Map // Key to value
+	wrote atomic.Int64
+	stop  chan struct{}
+	wg    sync.WaitGroup
+}
+
+func startLoad(t *testing.T, k *kit, names func() []string) *load {
+	l := &load{t: t, k: k, names: names, stop: make(chan struct{})}
+	for w := range 4 {
+		l.wg.Add(2)
+		go l.returns(w)
+		go l.counter(w)
+	}
+	return l
+}
+
+func (l *load) pick(r *rand.Rand) *Store {
+	names := l.names()
+	return l.k.store(names[r.IntN(len(names))])
+}
+
+func (l *load) stopped() bool {
+	select {
+	case <-l.stop:
+		return true
+	default:
+		return l.t.Failed()
+	}
+}
+
+func (l *load) returns(w int) {
+	defer l.wg.Done()
+	r := rand.New(rand.NewPCG(uint64(w), 1))
+	for i := w; !l.stopped(); i += 4 {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		key, value := jobKey(i), fmt.Sprint("v", i)
+		first, err := l.pick(r).PutFirst(ctx, key, []byte(value), inAnHour(l.k))
+		if err == nil {
+			if first {
+				l.acked.Store(key, value)
+				l.wrote.Add(1)
+			}
+			again, err := l.pick(r).PutFirst(ctx, key, []byte("later"), inAnHour(l.k))
+			if err == nil && again && first {
+				l.t.Errorf("%v: two masters took the first write one after the other", key)
+			}
+		} else if !quiet(err) {
+			l.t.Errorf("write %v: %v", key, err)
+		}
+		cancel()
+	}
+}
+
+// quiet errors are those of a master that is being killed under the test.
+func quiet(err error) bool {
+	return errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "closed")
+}
+
+func (l *load) counter(w int) {
+	defer l.wg.Done()
+	r := rand.New(rand.NewPCG(uint64(w), 2))
+	key := Key{SpaceMinions, fmt.Sprint("minion", w), "grains"}
+	acked := 0
+	for i := 1; !l.stopped(); i++ {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		if err := l.pick(r).Put(ctx, key, []byte(fmt.Sprint(i)), time.Time{}); err == nil {
+			acked = i
+			l.acked.Store(key, fmt.Sprint(i))
+		} else if !quiet(err) {
+			l.t.Errorf("write %v: %v", key, err)
+		} else {
+			l.acked.Delete(key)
+		}
+		got, found, err := l.pick(r).Get(ctx, key)
+		if err == nil {
+			n := 0
+			fmt.Sscan(string(got.Value), &n)
+			if acked > 0 && (!found || n < acked) {
+				l.t.Errorf("%v: read %q (found %v) after %d was acknowledged", key, got.Value, found, acked)
+			}
+		} else if !quiet(err) {
+			l.t.Errorf("read %v: %v", key, err)
+		}
+		cancel()
+	}
+}
+
+// end stops the load and checks that every master reads all that was acknowledged.
+func (l *load) end() {
+	l.t.Helper()
+	close(l.stop)
+	l.wg.Wait()
+	l.k.settled()
+	ctx := ctxFor(l.t)
+	for _, n := range l.names() {
+		missing := 0
+		l.acked.Range(func(key, value any) bool {
+			got, found, err := l.k.store(n).Get(ctx, key.(Key))
+			if err != nil || !found || string(got.Value) != value {
+				if missing++; missing < 4 {
+					l.t.Errorf("%s: %v is %q (found %v, %v), want %q", n, key, got.Value, found, err, value)
+				}
+			}
+			return true
+		})
+		seen := map[Key]bool{}
+		cover, err := l.k.store(n).Scan(ctx, SpaceJobs, "", func(r Record) error {
+			if seen[r.Key] {
+				l.t.Errorf("scan at %s gives %v twice", n, r.Key)
+			}
+			seen[r.Key] = true
+			return nil
+		})
+		if err != nil || !cover.Complete() || len(seen) < int(l.wrote.Load()) {
+			l.t.Errorf("scan at %s: %d records of %d, %q, %v", n, len(seen), l.wrote.Load(), cover, err)
+		}
+	}
+	if l.wrote.Load() == 0 {
+		l.t.Error("nothing was written")
+	}
+	l.t.Logf("%d first writes acknowledged", l.wrote.Load())
+}
+
+// waitWrites waits until n more first writes were acknowledged.
+func (l *load) waitWrites(n int64) {
+	from := l.wrote.Load()
+	eventually(l.t, "writes go on", func() error {
+		if l.wrote.Load() < from+n {
+			return fmt.Errorf("%d of %d", l.wrote.Load()-from, n)
+		}
+		return nil
+	})
+}
+
+func TestRingGrowsUnderLoad(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a")
+	var mu sync.Mutex
+	names := []string{"m1/a"}
+	l := startLoad(t, k, func() []string { mu.Lock(); defer mu.Unlock(); return names })
+	l.waitWrites(100)
+	for _, n := range []string{"m2/b", "m3/c", "m4/d"} {
+		mu.Lock()
+		next := append(append([]string(nil), names...), n)
+		mu.Unlock()
+		k.start(n)
+		k.setRing(next...)
+		mu.Lock()
+		names = next
+		mu.Unlock()
+		l.waitWrites(100)
+	}
+	k.settled()
+	l.waitWrites(100)
+	l.end()
+	// Copies that others own now are gone from the first disk, and each owner has its own.
+	eventually(t, "foreign copies dropped", func() error {
+		for _, n := range k.all() {
+			if f := n.store.cells.list(func(id cellID) bool { return !k.ring.Owns(n.name, int(id.partition)) }); len(f) > 0 {
+				return fmt.Errorf("%s has %d cells of others", n.name, len(f))
+			}
+		}
+		return nil
+	})
+	l.acked.Range(func(key, _ any) bool {
+		for _, o := range k.ring.Owners(k.ring.Partition(key.(Key).Place)) {
+			if !k.node(o).holds(key.(Key)) {
+				t.Errorf("owner %s lacks %v", o, key)
+			}
+		}
+		return true
+	})
+}
+
+func TestOneMasterDiesAfterTheOther(t *testing.T) {
+	t.Parallel()
+	all := []string{"m1/a", "m2/b", "m3/c"}
+	k := newKit(t, all...)
+	k.settled()
+	var mu sync.Mutex
+	names := all
+	l := startLoad(t, k, func() []string { mu.Lock(); defer mu.Unlock(); return names })
+	for _, n := range all {
+		l.waitWrites(50)
+		var rest []string
+		for _, m := range all {
+			if m != n {
+				rest = append(rest, m)
+			}
+		}
+		mu.Lock()
+		names = rest
+		mu.Unlock()
+		k.node(n).kill()
+		l.waitWrites(50)
+		k.start(n)
+		k.settledFor(n)
+		mu.Lock()
+		names = all
+		mu.Unlock()
+	}
+	l.waitWrites(50)
+	l.end()
+}
+
+// settledFor waits until a master that came back has compared copies with the others.
+func (k *kit) settledFor(name string) {
+	k.t.Helper()
+	eventually(k.t, name+" catches up", func() error {
+		n := k.node(name)
+		if !n.store.Settled() || !n.store.heard.caughtUp(n.Alive) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// A master whose disk is lost comes back as another node; the ring changes, and it is filled.
+func TestALostDiskIsFilledAnew(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	k.settled()
+	for i := range 300 {
+		if _, err := k.store("m1/a").PutFirst(ctx, jobKey(i), []byte("x"), inAnHour(k)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.node("m2/b").kill()
+	for i := 300; i < 400; i++ {
+		if _, err := k.store("m3/c").PutFirst(ctx, jobKey(i), []byte("x"), inAnHour(k)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.mu.Lock()
+	delete(k.nodes, "m2/b")
+	k.mu.Unlock()
+	k.start("m2/new")
+	k.setRing("m1/a", "m2/new", "m3/c")
+	k.settled()
+	for i := range 400 {
+		if !k.node("m2/new").holds(jobKey(i)) {
+			t.Fatalf("record %d is not on the new disk", i)
+		}
+	}
+	eventually(t, "debts to the old disk forgotten", func() error {
+		for _, n := range k.all() {
+			if hints, _ := n.store.owed.totals(); hints != 0 {
+				return fmt.Errorf("%s owes %d", n.name, hints)
+			}
+		}
+		return nil
+	})
+}
