@@ -372,6 +372,9 @@ func TestMeshNoticesLossAndReturn(t *testing.T) {
 	// A removed member is not waited for and not named.
 	c.remove("b")
 	waitFor(t, "b to be forgotten", func() bool { return len(a.subscribe(t, "z").Unconfirmed()) == 0 })
+	if l := a.mesh.Losses(); len(l) != 2 || l[1].Node != "b" {
+		t.Errorf("leaving is no loss: %v", l)
+	}
 }
 
 // deaf takes connections and never answers, as a stopped process does.

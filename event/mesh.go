@@ -112,6 +112,11 @@ func (m *Mesh) reconcile() {
 	}
 	for node, l := range m.links {
 		if !slices.Contains(members, node) {
+			// Whoever leaves takes its minions' sessions with it. A stopped process is often dropped by the cluster before its
+			// stream is found to be dead.
+			if l.up && l.confirmed > 0 {
+				m.lost(node)
+			}
 			l.cancel()
 			delete(m.links, node)
 			m.signal()

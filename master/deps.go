@@ -83,13 +83,13 @@ type AESEpoch struct {
 type SessionEpoch struct {
 	Epoch  uint64
 	Secret []byte
-	Since  time.Time // of its activation; zero: long ago
+	Since  time.Time // of its activation: the one behind it is refused SessionGrace later; zero: as long as it is listed
 }
 
 // Secrets is one consistent set of secrets.
 type Secrets struct {
-	AES     []AESEpoch     // the active one first, then those that still open requests of version 2 and below
-	Session []SessionEpoch // newest first
+	AES     []AESEpoch     // the active one first, then those that open requests of version 2 and below as well
+	Session []SessionEpoch // the one handed out first, then those that open requests as well
 }
 
 // Cluster is what is asked of the cluster.

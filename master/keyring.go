@@ -95,13 +95,12 @@ func (k *keyring) ring(id string) (*ring, bool) {
 	return fresh, true
 }
 
-// openSession opens a request of version 3 with the newest session key or, within the grace, the one before.
+// openSession opens a request of version 3 with any of the session keys in use.
 func (k *keyring) openSession(r *ring, sealed []byte, now time.Time) (packed []byte, c *wire.Crypticle, ok bool) {
 	for i, c := range r.sessions {
 		if i > 0 {
-			since := r.of.Session[i-1].Since
-			if !since.IsZero() && now.Sub(since) > k.grace {
-				break
+			if since := r.of.Session[i-1].Since; !since.IsZero() && now.Sub(since) > k.grace {
+				continue
 			}
 		}
 		if packed, err := c.Open(sealed); err == nil {
