@@ -144,7 +144,9 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, uuid string) (*
 	switch r.Refused {
 	case "":
 	case fsm.RefusedBarred:
-		return refuse("%s was removed from the cluster; see salt-run cluster.allow", joiner.ID)
+		reply, err := refuse("%s was removed from the cluster; see salt-run cluster.allow", joiner.ID)
+		reply.Removed = true
+		return reply, err
 	case fsm.RefusedAddrTaken:
 		return refuse("address %s belongs to another member; see salt-run cluster.members and cluster.remove", joiner.Addr)
 	case fsm.RefusedKeyTaken:

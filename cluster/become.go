@@ -267,6 +267,7 @@ func (n *Node) join(ctx context.Context, addrs []string) error {
 		case clusterpb.JoinReply_NONE:
 			errs = append(errs, fmt.Errorf("%s: waits for the founder itself", addr))
 		default:
+			n.barred.CompareAndSwap(false, reply.GetRemoved())
 			errs = append(errs, fmt.Errorf("%s: %s", addr, reply.GetReason()))
 		}
 	}
@@ -299,6 +300,7 @@ func (n *Node) learnFrom(addr string, reply *clusterpb.JoinReply) error {
 		return err
 	}
 	n.pins.learn(l.Members, l.Index)
+	n.barred.Store(false)
 	n.leaderless.CompareAndSwap(n.leaderless.Load(), time.Now().UnixNano()) // give the leader time to come
 	if _, ok := n.state.MemberByNode(n.self.Node); !ok {
 		n.log.Info("admitted to the cluster, waiting for its state", "addr", addr, "n", len(l.Members))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -429,12 +430,14 @@ func TestRemovedMemberIsOut(t *testing.T) {
 		}
 		return nil
 	})
-	c.Wait("no longer ready", func() error {
-		if gone.Ready() {
-			return errors.New("ready")
+	c.Wait("it serves no more", func() error {
+		if gone.Ready() || gone.Serving() {
+			return errors.New("serving")
 		}
 		return nil
 	})
+	propose(t, leader, &fsm.AllowMember{ID: gone.ID})
+	c.WaitVoters(3)
 }
 
 func TestSnapshotsReachThoseWhoNeedThem(t *testing.T) {
@@ -505,4 +508,78 @@ func TestTwoProposersAtOnceAndAStorm(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestVotersAreCappedAndLateOnesJoin(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Prepare(t, 5, func(i int, cfg *cluster.Config) {
+		cfg.MaxVoters, cfg.JoinTimeout = 3, 500*time.Millisecond
+	})
+	for _, n := range c.Nodes[:3] {
+		n.Start()
+	}
+	c.WaitVoters(3)
+	c.Nodes[3].Start() // two at once
+	c.Nodes[4].Start()
+	c.WaitAll("five in the ring, three of them voters", func(n *clustertest.Node) error {
+		voters := 0
+		for _, m := range n.Members() {
+			if m.Voter {
+				voters++
+			}
+		}
+		if ring := len(n.State().Ring().Members); voters != 3 || ring != 5 || !n.Ready() {
+			return fmt.Errorf("%d voters, %d in the ring, ready %v", voters, ring, n.Ready())
+		}
+		return nil
+	})
+	index := propose(t, c.Nodes[4], offer("from a learner"))
+	if un := c.Nodes[4].ConfirmEverywhere(t.Context(), index); len(un) > 0 {
+		t.Errorf("unconfirmed: %v", un)
+	}
+	c.WaitAll("the key", hasKey("from a learner"))
+}
+
+func TestFoundAloneThenJoined(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Prepare(t, 2, func(i int, cfg *cluster.Config) {
+		if i == 0 {
+			cfg.Peers, cfg.Found = nil, true
+		}
+	})
+	c.Nodes[0].Start()
+	c.WaitVoters(1)
+	propose(t, c.Nodes[0], offer("a"))
+	c.Nodes[1].Start()
+	c.WaitVoters(2)
+	c.WaitAll("the key", hasKey("a"))
+}
+
+func TestAMovedMemberIsFound(t *testing.T) {
+	t.Parallel()
+	var moved string
+	c := clustertest.New(t, 3, func(i int, cfg *cluster.Config) {
+		if moved != "" && i == 2 {
+			cfg.Addr = moved
+		}
+	})
+	c.WaitVoters(3)
+	n := c.Nodes[2]
+	n.Stop()
+	host, port, err := net.SplitHostPort(n.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved = net.JoinHostPort(strings.TrimSuffix(host, ".3")+".33", port)
+	n.Addr = moved
+	n.Start()
+	c.WaitAll("the new address", func(o *clustertest.Node) error {
+		m, ok := o.State().MemberByID(n.ID)
+		if !ok || m.Addr != moved {
+			return fmt.Errorf("%s", m.Addr)
+		}
+		return nil
+	})
+	c.WaitVoters(3)
+	propose(t, n, offer("from the new address"))
 }

@@ -30,6 +30,9 @@ func loadIdentity(dir, id string) (identity, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "raft"), 0o700); err != nil {
 		return identity{}, fmt.Errorf("make data directory: %w", err)
 	}
+	if err := os.Chmod(filepath.Join(dir, "raft"), 0o700); err != nil { // snapshots below it are written with the umask
+		return identity{}, fmt.Errorf("make data directory: %w", err)
+	}
 	var have identity
 	path := filepath.Join(dir, identityFile)
 	found, err := readJSON(path, &have)

@@ -66,7 +66,8 @@ type Node struct {
 	fatal   chan error    // capacity 1: the first reason to stop
 	serving chan struct{} // closed when this master began to serve
 	joined  chan struct{} // closed when the state says that this master is a member
-	left    atomic.Bool   // a member once, and no more
+	left    atomic.Bool   // a member once, and no more, says the state
+	barred  atomic.Bool   // the same, says a member: the state here will not hear of it
 
 	established atomic.Uint64 // term in which this leader has all earlier commands applied; 0: not the leader
 	verified    atomic.Int64  // when this leader last heard a majority, UnixNano

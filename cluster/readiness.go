@@ -97,7 +97,7 @@ func (n *Node) LeaderHeard() time.Time {
 // caught up with the leader or looked for one in vain for Config.ServeWithout. Cut off for longer than
 // Config.IsolatedServe, or removed, it serves no more.
 func (n *Node) Serving() bool {
-	if !isClosed(n.serving) || n.left.Load() {
+	if !isClosed(n.serving) || n.left.Load() || n.barred.Load() {
 		return false
 	}
 	if n.cfg.IsolatedServe <= 0 {

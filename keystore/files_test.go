@@ -180,28 +180,3 @@ func TestMmapRefusesDamage(t *testing.T) {
 		t.Error("an id that does not fit was written")
 	}
 }
-
-func FuzzReadMmap(f *testing.F) {
-	index, err := os.ReadFile("testdata/mmap/.mmap_keys.idx")
-	if err != nil {
-		f.Fatal(err)
-	}
-	heap, err := os.ReadFile("testdata/mmap/.mmap_keys.idx.heap")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(index, heap)
-	f.Add(index[:96*3], heap[:40])
-	f.Fuzz(func(t *testing.T, index, heap []byte) {
-		dir := t.TempDir()
-		for name, b := range map[string][]byte{".mmap_keys.idx": index, ".mmap_keys.idx.heap": heap} {
-			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		keys, err := keystore.ReadMmap(dir, small)
-		if err != nil && keys != nil {
-			t.Fatal("keys beside an error")
-		}
-	})
-}

@@ -659,6 +659,7 @@ type JoinReply struct {
 	Index         uint64                 `protobuf:"varint,6,opt,name=index,proto3" json:"index,omitempty"` // Raft index that members are of
 	Uuid          string                 `protobuf:"bytes,7,opt,name=uuid,proto3" json:"uuid,omitempty"`
 	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	Removed       bool                   `protobuf:"varint,9,opt,name=removed,proto3" json:"removed,omitempty"` // REFUSED: the sender was a member and was removed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -749,6 +750,13 @@ func (x *JoinReply) GetReason() string {
 	return ""
 }
 
+func (x *JoinReply) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
 var File_cluster_clusterpb_cluster_proto protoreflect.FileDescriptor
 
 const file_cluster_clusterpb_cluster_proto_rawDesc = "" +
@@ -786,7 +794,7 @@ const file_cluster_clusterpb_cluster_proto_rawDesc = "" +
 	"\vJoinRequest\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x10\n" +
 	"\x03set\x18\x02 \x03(\tR\x03set\x12\x12\n" +
-	"\x04uuid\x18\x03 \x01(\tR\x04uuid\"\xc2\x02\n" +
+	"\x04uuid\x18\x03 \x01(\tR\x04uuid\"\xdc\x02\n" +
 	"\tJoinReply\x129\n" +
 	"\x04kind\x18\x01 \x01(\x0e2%.clustermaster.cluster.JoinReply.KindR\x04kind\x12\x10\n" +
 	"\x03set\x18\x02 \x03(\tR\x03set\x12\x18\n" +
@@ -796,7 +804,8 @@ const file_cluster_clusterpb_cluster_proto_rawDesc = "" +
 	"\amembers\x18\x05 \x03(\v2\x1b.clustermaster.cluster.PeerR\amembers\x12\x14\n" +
 	"\x05index\x18\x06 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04uuid\x18\a \x01(\tR\x04uuid\x12\x16\n" +
-	"\x06reason\x18\b \x01(\tR\x06reason\"6\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12\x18\n" +
+	"\aremoved\x18\t \x01(\bR\aremoved\"6\n" +
 	"\x04Kind\x12\b\n" +
 	"\x04NONE\x10\x00\x12\t\n" +
 	"\x05STATE\x10\x01\x12\f\n" +
