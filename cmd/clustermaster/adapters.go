@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -47,14 +48,20 @@ func (p ringPeers) Conn(node string) (grpc.ClientConnInterface, error) {
 	return p.r.port.Conn(node)
 }
 
-// readyPeers are the masters that serve minions now: those that publications and
-// interest in events go to.
-type readyPeers struct{ ringPeers }
+// acquaintance is how long after its start a master takes those that it has not
+// heard yet for reachable: their first heartbeat may still be on its way.
+const acquaintance = 3 * time.Second
 
-func (p readyPeers) Members() []string {
+// nearPeers are the masters that can be reached now: those that publications and
+// interest in events go to. One that serves no minions yet has no subscribers,
+// which does no harm.
+type nearPeers struct{ ringPeers }
+
+func (p nearPeers) Members() []string {
+	fresh := time.Since(p.r.began) < acquaintance
 	var out []string
 	for _, m := range p.r.node.Members() {
-		if m.Self || m.Reachable && m.Serving {
+		if m.Reachable || fresh && m.LastContact.IsZero() {
 			out = append(out, m.Node)
 		}
 	}

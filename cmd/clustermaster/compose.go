@@ -35,9 +35,10 @@ import (
 
 // rooms is one master's process: every room, made and joined to the others.
 type rooms struct {
-	opts *config.Options
-	log  *slog.Logger
-	reg  *prometheus.Registry
+	opts  *config.Options
+	log   *slog.Logger
+	reg   *prometheus.Registry
+	began time.Time
 
 	port   *peer.Port   // nil when stand-alone
 	rpc    *grpc.Server // nil when stand-alone
@@ -58,8 +59,7 @@ type rooms struct {
 
 // serveMaster makes the rooms from the bottom up, and runs them until ctx ends.
 func serveMaster(ctx context.Context, o *config.Options, found bool, log *slog.Logger) error {
-	began := time.Now()
-	r := &rooms{opts: o, log: log, reg: prometheus.NewRegistry()}
+	r := &rooms{opts: o, log: log, reg: prometheus.NewRegistry(), began: time.Now()}
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	log.Info("master starts", "id", o.ID, "version", Version, "interface", o.Interface)
 	if err := r.openCluster(found); err != nil {
@@ -77,7 +77,7 @@ func serveMaster(ctx context.Context, o *config.Options, found bool, log *slog.L
 	if err := r.openOperator(); err != nil {
 		return errors.Join(err, r.node.Close())
 	}
-	return r.run(ctx, began)
+	return r.run(ctx)
 }
 
 // openCluster opens the port between peers and the Raft node on it.
@@ -162,7 +162,7 @@ func (r *rooms) openStores() error {
 func (r *rooms) openMaster() error {
 	o := r.opts
 	r.bus = event.NewBus(o.MaxEventSize, r.log, r.reg)
-	r.mesh = event.NewMesh(r.bus, readyPeers{ringPeers{r}}, r.log)
+	r.mesh = event.NewMesh(r.bus, nearPeers{ringPeers{r}}, r.log)
 	lim := minion.Limits{
 		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog, MaxConns: o.MaxConnections,
 	}
@@ -184,7 +184,7 @@ func (r *rooms) openMaster() error {
 	}
 	r.mast, err = master.New(master.Deps{
 		Keys: masterKeys{r}, Cluster: &masterCluster{node: r.node}, Jobs: masterJobs{r.jobs}, Data: r.data, Targets: targets{r},
-		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: readyPeers{ringPeers{r}}, Files: files,
+		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: nearPeers{ringPeers{r}}, Files: files,
 	}, mo, r.log, r.reg)
 	if err != nil {
 		return err
@@ -220,7 +220,7 @@ func (r *rooms) openOperator() error {
 // down and the minion ports close, so that the balancer sends minions elsewhere;
 // then the node hands leadership over; then the peer port, which that needs; the
 // stores close last, by serveMaster.
-func (r *rooms) run(ctx context.Context, began time.Time) error {
+func (r *rooms) run(ctx context.Context) error {
 	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBase()
 	upper, uctx := errgroup.WithContext(ctx)
@@ -256,7 +256,7 @@ func (r *rooms) run(ctx context.Context, began time.Time) error {
 	upper.Go(func() error { return r.export.Run(uctx) })
 	upper.Go(func() error { return r.sock.Serve(uctx) })
 	upper.Go(func() error { return r.serveHealth(uctx) })
-	upper.Go(func() error { return r.serveMinions(uctx, began) })
+	upper.Go(func() error { return r.serveMinions(uctx) })
 	err := upper.Wait()
 	stopBase()
 	if lerr := lower.Wait(); lerr != nil && err == nil && !errors.Is(lerr, context.Canceled) {
@@ -307,7 +307,7 @@ func (r *rooms) serveHealth(ctx context.Context) error {
 }
 
 // serveMinions opens the minion ports once this master serves.
-func (r *rooms) serveMinions(ctx context.Context, began time.Time) error {
+func (r *rooms) serveMinions(ctx context.Context) error {
 	if err := r.node.WaitServing(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -324,7 +324,7 @@ func (r *rooms) serveMinions(ctx context.Context, began time.Time) error {
 		pub.Close()
 		return err
 	}
-	r.log.Info("minion ports open", "publish", pub.Addr(), "request", req.Addr(), "took", time.Since(began).Round(time.Millisecond))
+	r.log.Info("minion ports open", "publish", pub.Addr(), "request", req.Addr(), "took", time.Since(r.began).Round(time.Millisecond))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.pub.Serve(ctx, pub) })
 	g.Go(func() error { return r.req.Serve(ctx, req) })

@@ -29,6 +29,7 @@ func commands() []command {
 		{"salt-key", "accept, reject, delete and list minion keys", func(ctx context.Context, args []string) int { return cli.SaltKey(ctx, args, env) }},
 		{"salt-run", "run runner functions on this master", func(ctx context.Context, args []string) int { return cli.SaltRun(ctx, args, env) }},
 		{"salt-cp", "copy a file to minions", func(ctx context.Context, args []string) int { return cli.SaltCP(ctx, args, env) }},
+		{"dev", "start a cluster with a balancer and simulated minions, to play with", devCommand},
 		{"init", "print a new cluster_secret and the options of a first master", initCluster},
 		{"config", "config check [-c DIR]: read the configuration as a start would, and say what is wrong", configCommand},
 		{"completion", "completion bash: print the shell completion", func(_ context.Context, args []string) int { return cli.Completion(args, env) }},
