@@ -13,6 +13,7 @@ import (
 	"clustermaster/config"
 	"clustermaster/gather"
 	"clustermaster/internal/fnmatch"
+	"clustermaster/internal/yaml11"
 	"clustermaster/operator"
 	"clustermaster/wire"
 )
@@ -109,7 +110,15 @@ func (d *fakeDaemon) Publish(ctx context.Context, p gather.Publish) (gather.Publ
 		}
 		d.work.Go(func() { d.answer(ctx, p.JID, id, m, answer, code) })
 	}
-	return gather.Published{JID: p.JID, Minions: ids}, nil
+	published := gather.Published{JID: p.JID, Minions: ids}
+	if list, ok := p.Tgt.([]string); ok {
+		for _, id := range list {
+			if _, known := d.minions[id]; !known {
+				published.Missing = append(published.Missing, id)
+			}
+		}
+	}
+	return published, nil
 }
 
 func (d *fakeDaemon) answer(ctx context.Context, jid, id string, m minion, value, code any) {
@@ -205,7 +214,7 @@ func run(t *testing.T, cmd command, d *fakeDaemon, stdin string, words ...string
 		},
 		Load: func(string, func(string) string) (*config.Options, []config.Warning, error) {
 			return &config.Options{
-				SockDir: "/run/m", HashType: "sha256", Color: true, StripColors: true, StateOutput: "full", StateVerbose: true,
+				SockDir: "/run/m", HashType: "sha256", Color: true, StripColors: true, StateOutput: "full", StateVerbose: true, ConfFile: "/etc/salt/master", Nodegroups: yaml11.Map{{Key: "blue", Value: "web*"}},
 				Timeout: 5 * time.Second, GatherJobTimeout: 10 * time.Second, Extra: map[string]any{"id": "m1"},
 			}, nil, nil
 		},

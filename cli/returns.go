@@ -39,7 +39,12 @@ func (r *saltRun) gather(ctx context.Context) int {
 	if len(summary.Minions) == 0 {
 		return r.nothing()
 	}
-	for _, id := range summary.NotReturned {
+	// Ids named in a list that have no accepted key are silent as well; nobody needs to wait for them.
+	silent := append(append([]string{}, summary.NotReturned...), summary.Missing...)
+	for _, id := range silent {
+		if _, known := seen[id]; known {
+			continue
+		}
 		text, unconnected := r.silence(ctx, id, summary.JID)
 		seen[id] = answered{silent: true, unconnected: unconnected}
 		failed = true

@@ -170,7 +170,9 @@ func (r *saltRun) read(operands []string, kind string) (int, error) {
 	if t := v.integer("timeout", 0); t > 0 {
 		r.wait.Timeout = time.Duration(t) * time.Second
 	}
-	r.job.Timeout = r.wait.Timeout
+	if r.opts.OrderMasters { // only syndics are told how long to wait
+		r.job.Timeout = r.wait.Timeout
+	}
 	r.job.Ret = v.text("return")
 	r.job.Kwargs = r.kwargs()
 	return ExitOK, nil
@@ -256,6 +258,14 @@ func (r *saltRun) start(ctx context.Context) int {
 	if v.text("eauth") != "" || v.on("mktoken") {
 		r.env.errorf("ERROR: external authentication is not offered on the local socket, which knows who you are; leave -a out")
 		return ExitNoReturn
+	}
+	if name, ok := r.job.Tgt.(string); ok && r.job.TgtType == "nodegroup" {
+		if _, known := r.opts.Nodegroups.Get(name); !known {
+			if err := r.print.show(output.Result{Value: "Node group " + name + " unavailable in " + r.opts.ConfFile, Retcode: 1}); err != nil {
+				r.env.errorf("ERROR: %s", err)
+			}
+			return ExitOK // as Salt leaves
+		}
 	}
 	if !v.on("static") && !v.given("batch") && v.integer("batch_safe_limit", 0) > 1 {
 		minions, _, err := r.targets(ctx)

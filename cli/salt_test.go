@@ -80,6 +80,20 @@ func TestSaltSilentMinion(t *testing.T) {
 	})
 }
 
+func TestSaltUnknownIDs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := three()
+		r := run(t, Salt, d, "", "-L", "web-a,ghost", "test.ping")
+		want := "web-a:\n    True\nghost:\n    Minion did not return. [No response]\n"
+		if r.code != 1 || !strings.HasPrefix(r.stdout, want) || r.stderr != failedLine {
+			t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
+		}
+		run(t, Salt, three(), "", "-L", "ghost", "test.ping").check(t, 2, noMatch+"\n", "ERROR: No return received\n")
+		run(t, Salt, three(), "", "-N", "red", "test.ping").check(t, 0, "Node group red unavailable in /etc/salt/master\n", "")
+	})
+}
+
 func TestSaltWaitsForALongJob(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
