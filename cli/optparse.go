@@ -40,7 +40,6 @@ type parser struct {
 	options  []option
 	groups   [][2]string // name and description, in the order of help
 	examples []string
-	version  string
 }
 
 // usageError is a wrong command line. Its text is optparse's, for scripts and fingers know it.
