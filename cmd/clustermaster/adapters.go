@@ -178,7 +178,7 @@ func wireValue(v any) any {
 func fileOptions(o *config.Options) fileserver.Options {
 	f := fileserver.Options{
 		IgnoreRegex: o.FileIgnoreRegex, IgnoreGlob: o.FileIgnoreGlob, FollowSymlinks: o.FileserverFollowSymlinks,
-		IgnoreSymlinks: o.FileserverIgnoreSymlinks, HashType: o.HashType, BufferSize: o.FileBufferSize,
+		IgnoreSymlinks: o.FileserverIgnoreSymlinks, HashType: o.HashType, BufferSize: o.FileBufferSize, ListCacheTime: 20 * time.Second,
 	}
 	for _, e := range o.FileRoots {
 		f.Roots = append(f.Roots, fileserver.Env{Name: e.Name, Roots: e.Dirs})
@@ -207,6 +207,14 @@ func masterOptions(o *config.Options) (master.Options, error) {
 	m.ZmqFiltering, m.OrderMasters, m.PublishRetry = o.ZmqFiltering, o.OrderMasters, o.PublishRetry
 	if get, ok := wireValue(o.Extra["mine_get"]).(wire.Map); ok {
 		m.MineGet = get
+	}
+	m.ExtJobCache, _ = o.Extra["ext_job_cache"].(string)
+	if acts, ok := o.Extra["auth_events_autosign_grains"].([]any); ok {
+		for _, a := range acts {
+			if act, ok := a.(string); ok {
+				m.AuthEventsAutosignGrains = append(m.AuthEventsAutosignGrains, act)
+			}
+		}
 	}
 	if id, ok := o.Extra["master_id"].(string); ok {
 		m.MasterID = id

@@ -28,14 +28,14 @@ func devCommand(ctx context.Context, args []string) int {
 	fs.IntVar(&cfg.Simulated, "minions", 3, "number of simulated minions")
 	fs.StringVar(&cfg.HAProxy, "haproxy", "", "HAProxy program to balance with (default: a built-in balancer)")
 	fs.StringVar(&cfg.Template, "haproxy-config", "lb/haproxy.cfg", "HAProxy config whose addresses are filled in")
-	fs.StringVar(&cfg.Venvs, "salt-venvs", "", "folder with virtual environments salt-RELEASE: one real salt-minion of each instead of simulated ones")
+	fs.StringVar(&cfg.Venvs, "venvs", "", "folder with virtual environments salt-RELEASE: one real salt-minion of each instead of simulated ones")
 	fs.BoolVar(&cfg.Leave, "leave", false, "stop everything after the tour instead of waiting for Ctrl-C")
 	fs.StringVarP(&level, "log-level", "l", "error", "log level of balancer and simulated minions")
 	err := fs.Parse(args)
 	lv, lerr := saltlog.ParseLevel(level)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
-		fmt.Printf("Usage: clustermaster dev [options]\n\nStart a cluster on loopback addresses with minions behind a balancer, show what it does, and let you play.\n\nOptions:\n%s\nExamples:\n  clustermaster dev\n  clustermaster dev --masters 5 --minions 20\n  clustermaster dev --haproxy haproxy --salt-venvs .build/venvs\n", fs.FlagUsages())
+		fmt.Printf("Usage: clustermaster dev [options]\n\nStart a cluster on loopback addresses with minions behind a balancer, show what it does, and let you play.\n\nOptions:\n%s\nExamples:\n  clustermaster dev\n  clustermaster dev --masters 5 --minions 20\n  clustermaster dev --haproxy haproxy --venvs .build/venvs\n", fs.FlagUsages())
 		return 0
 	case err == nil && (cfg.Masters < 1 || cfg.Masters > 9):
 		err = fmt.Errorf("--masters %d: must be 1 to 9", cfg.Masters)

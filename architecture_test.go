@@ -1,0 +1,95 @@
+package clustermaster_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// room is one line of the table in docs/architecture.md: what a package may
+// import of this module, and why nothing else.
+type room struct {
+	imports []string // generated gRPC code beside the room is free
+	why     string   // said when an arrow is not in imports
+}
+
+var rooms = map[string]room{
+	"cmd/clustermaster":   {[]string{"*"}, "the composition root joins everything; nothing imports it"},
+	"dev":                 {[]string{"simminion"}, "the playground starts processes and simulated minions; it has no part of a master"},
+	"bench":               {[]string{"dev", "operator", "simminion", "transport/minion", "wire", "gather"}, "the load generator is a client: it must run against any master"},
+	"e2e":                 {[]string{"dev"}, "black-box tests know processes only"},
+	"conformance":         {[]string{"simminion", "transport/minion", "wire"}, "a minion's side, against any master"},
+	"cli":                 {[]string{"config", "gather", "internal/fnmatch", "internal/pytext", "internal/yaml11", "operator", "output", "wire"}, "commands ask the local socket, never cluster or master"},
+	"output":              {[]string{"internal/pytext", "internal/yaml11", "wire"}, "outputters turn values into text"},
+	"runner":              {[]string{"internal/fnmatch", "internal/pytext", "wire"}, "runner functions know no sockets and ask through interfaces of their own"},
+	"operator":            {[]string{"gather", "wire"}, "the socket translates; it neither renders nor decides"},
+	"master":              {[]string{"cluster", "event", "jobcache", "keystore", "target", "wire"}, "request handlers know neither how bytes travel nor where data lies"},
+	"gather":              {[]string{"wire"}, "the algorithm reaches a master through an interface"},
+	"fileserver":          {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "files know no minions and no peers"},
+	"event":               {[]string{"wire"}, "the bus knows tags, not what they mean"},
+	"target":              {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "matchers are functions of what a Source says"},
+	"jobcache":            {[]string{"ringstore", "wire"}, "typed records; Pebble and RPC are the ring store's"},
+	"miniondata":          {[]string{"ringstore", "wire"}, "typed records; Pebble and RPC are the ring store's"},
+	"ringstore":           {[]string{"hashring"}, "the store does not know what a job is"},
+	"statesync":           {[]string{"wire"}, "trees and blobs; who the peers are is told through an interface"},
+	"keystore":            {[]string{"cluster/fsm", "wire"}, "keys lie on the replicated state; no transport"},
+	"cluster":             {[]string{"cluster/fsm", "hashring", "transport/peer", "wire"}, "the Raft node does not know Salt's protocol"},
+	"cluster/fsm":         {nil, "the replicated state is pure"},
+	"cluster/clustertest": {[]string{"cluster", "cluster/fsm", "transport/peer", "wire"}, "the cluster kit of tests"},
+	"hashring":            {nil, "placement is arithmetic"},
+	"simminion":           {[]string{"target", "transport/minion", "wire"}, "the minion's side of the protocol"},
+	"transport/minion":    {nil, "sockets know no messages"},
+	"transport/peer":      {nil, "sockets know no messages"},
+	"wire":                {nil, "bytes to types: pure"},
+	"config":              {[]string{"internal/yaml11"}, "options know no room"},
+	"internal/fnmatch":    {nil, "a leaf"},
+	"internal/health":     {nil, "a leaf"},
+	"internal/pyregex":    {nil, "a leaf"},
+	"internal/pytext":     {[]string{"wire"}, "Python's texts of wire values"},
+	"internal/saltlog":    {nil, "a leaf"},
+	"internal/yaml11":     {nil, "a leaf"},
+}
+
+// TestArrowsPointDown compares the imports with the table of rooms.
+func TestArrowsPointDown(t *testing.T) {
+	t.Parallel()
+	const module = "clustermaster/"
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name, ok := strings.CutPrefix(p.ImportPath, module)
+		if !ok || strings.HasSuffix(name, "pb") {
+			continue // the root holds this test; generated code imports nothing of ours
+		}
+		r, ok := rooms[name]
+		if !ok {
+			t.Errorf("package %s is not in the table of rooms: name what it may import and why, here and in docs/architecture.md", name)
+			continue
+		}
+		for _, imp := range p.Imports {
+			to, ours := strings.CutPrefix(imp, module)
+			generated := strings.HasSuffix(to, "pb") && path.Dir(to) == name
+			if !ours || generated || slices.Contains(r.imports, "*") || slices.Contains(r.imports, to) {
+				continue
+			}
+			t.Errorf("%s must not import %s: %s", name, to, r.why)
+		}
+	}
+}
