@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // kind is what an option takes.
@@ -116,9 +117,9 @@ func (p *parser) long(v values, arg string, args []string) ([]string, error) {
 func (p *parser) short(v values, arg string, args []string) ([]string, error) {
 	cluster := arg[1:]
 	for cluster != "" {
-		r := []rune(cluster)[0]
-		name := "-" + string(r)
-		cluster = cluster[len(string(r)):]
+		_, size := utf8.DecodeRuneInString(cluster) // an argument may be any bytes
+		name := "-" + cluster[:size]
+		cluster = cluster[size:]
 		o, ok := p.find(name)
 		if !ok {
 			return nil, usageError("no such option: " + name)
