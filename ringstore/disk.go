@@ -190,9 +190,6 @@ func decodeValue(v []byte, k Key, partition int) (Record, error) {
 	return Record{Key: k, Value: v[headerLen:], Version: h.version, Expires: secondsTime(h.expires), partition: partition, flags: h.flags}, nil
 }
 
-// errStop ends an iteration early without being an error.
-var errStop = errors.New("stop")
-
 // span is a part of one bucket in key order.
 type span struct{ from, to []byte }
 

@@ -145,8 +145,7 @@ func (l *lane) deliver(batch []*send) {
 		req.Groups[i] = x.group
 		size += x.size
 	}
-	// A larger request may take longer: a second for each 8 MiB.
-	ctx, cancel := context.WithTimeout(l.store.life, l.store.opts.WriteTimeout+time.Duration(size>>23)*time.Second)
+	ctx, cancel := context.WithTimeout(l.store.life, l.store.writeTimeout(size))
 	reply, err := l.store.callWrite(ctx, l.node, req, size)
 	cancel()
 	if err == nil && len(reply.Groups) != len(batch) {
@@ -165,6 +164,11 @@ func (l *lane) deliver(batch []*send) {
 			x.done(l.node, reply.Groups[i], nil)
 		}
 	}
+}
+
+// writeTimeout bounds one RPC that writes: a larger one may take longer, a second for each MiB.
+func (s *Store) writeTimeout(size int) time.Duration {
+	return s.opts.WriteTimeout + time.Duration(size>>20)*time.Second
 }
 
 // callWrite sends one request, in pieces if it is large.

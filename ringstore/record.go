@@ -89,7 +89,6 @@ const (
 	flagExact   uint8 = 4 // the writer vouches that all writes of this key carry the same expiry
 )
 
-func (r *Record) first() bool   { return r.flags&flagFirst != 0 }
 func (r *Record) deleted() bool { return r.flags&flagDeleted != 0 }
 func (r *Record) exact() bool   { return r.flags&flagExact != 0 }
 

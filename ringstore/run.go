@@ -130,9 +130,9 @@ func (s *Store) ringLoop(ctx context.Context) {
 	tick := time.NewTicker(s.opts.Tick)
 	defer tick.Stop()
 	all := s.opts.Now().Add(s.opts.RepairEvery) // when copies are compared though nobody was away
-	for {
+	for n := 0; ; n++ {
 		now := s.opts.Now()
-		if s.ringStep(ctx, !now.Before(all)) {
+		if s.ringStep(ctx, !now.Before(all), n%tidyEvery == 0) {
 			s.wake()
 		}
 		if !now.Before(all) {
@@ -149,8 +149,12 @@ func (s *Store) ringLoop(ctx context.Context) {
 	}
 }
 
-// ringStep does what is to be done now, compareAll included when asked; again wants another step at once.
-func (s *Store) ringStep(ctx context.Context, compareAll bool) (again bool) {
+// tidyEvery is how many steps go by between looks for records that are not this master's any more. One look is not
+// enough: masters that settle later still write to the old owners.
+const tidyEvery = 25
+
+// ringStep does what is to be done now, compareAll and tidy if asked; again wants another step at once.
+func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool) {
 	// A master that is gone for good must not be waited for, so every step is bounded.
 	stepCtx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
@@ -179,8 +183,10 @@ func (s *Store) ringStep(ctx context.Context, compareAll bool) (again bool) {
 		s.syncing.completed = max(s.syncing.completed, v.latest().Epoch())
 		s.syncing.pending = 0
 		s.syncing.mu.Unlock()
-		if err := s.dropForeign(stepCtx, v); err != nil && ctx.Err() == nil {
-			s.log.Warn("drop copies that other masters own now; tried again", "err", err)
+		if tidy {
+			if err := s.dropForeign(stepCtx, v); err != nil && ctx.Err() == nil {
+				s.log.Warn("drop copies that other masters own now; tried again", "err", err)
+			}
 		}
 	}
 	if compareAll {

@@ -197,7 +197,7 @@ func (s *Store) replicate(ctx context.Context, v *view, partition int, records [
 	w.start(owners)
 	timer := time.NewTimer(s.opts.LookAgain)
 	defer timer.Stop()
-	limit := time.Now().Add(2 * s.opts.WriteTimeout)
+	limit := time.Now().Add(2 * s.writeTimeout(w.size))
 	for {
 		select {
 		case <-w.done:

@@ -1,0 +1,306 @@
+package jobcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"clustermaster/hashring"
+	"clustermaster/ringstore"
+	"clustermaster/wire"
+
+	"google.golang.org/grpc"
+)
+
+// alone is a cluster of one.
+type alone struct{ ring *hashring.Ring }
+
+func (a alone) Self() string         { return "m1/a" }
+func (a alone) Ring() *hashring.Ring { return a.ring }
+func (a alone) Conn(node string) (grpc.ClientConnInterface, error) {
+	return nil, fmt.Errorf("no way to %s", node)
+}
+func (a alone) Alive(string) bool { return false }
+func (a alone) Members() []string { return []string{"m1/a"} }
+
+type setup struct {
+	*Cache
+	store *ringstore.Store
+	now   time.Time
+	ctx   context.Context
+}
+
+// open makes a cache on a store of its own whose clocks stand still until moved.
+func open(t *testing.T, keep int) *setup {
+	t.Helper()
+	s := &setup{now: time.Date(2026, 11, 21, 9, 38, 25, 0, time.UTC)}
+	clock := func() time.Time { return s.now }
+	store, err := ringstore.Open(t.TempDir(), alone{hashring.New([]string{"m1/a"}, 256, 3, 1)}, ringstore.Options{Now: clock}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.store, s.Cache = store, New(store, keep, nil)
+	s.Cache.now = clock
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	s.ctx = ctx
+	return s
+}
+
+func raw(t *testing.T, v any) wire.Raw {
+	t.Helper()
+	b, err := wire.Pack(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+const jid = "20261121093824128016"
+
+func TestAJobAndItsReturns(t *testing.T) {
+	t.Parallel()
+	c := open(t, 86400)
+	load := wire.Map{{Key: "fun", Value: "test.ping"}, {Key: "tgt", Value: "*"}, {Key: "arg", Value: []any{}}}
+	if err := c.SaveLoad(c.ctx, jid, load, []string{"web2", "web1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SaveMinions(c.ctx, jid, "syndic1", []string{"db1", "web1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SaveMinions(c.ctx, jid, "syndic1", []string{"db2"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SaveEndTime(c.ctx, jid, "2026, Nov 21 09:38:25.000000"); err != nil {
+		t.Fatal(err)
+	}
+	job, found, err := c.Job(c.ctx, jid)
+	if err != nil || !found {
+		t.Fatal(found, err)
+	}
+	want := Job{JID: jid, Load: load, Minions: []string{"db1", "db2", "web1", "web2"}, EndTime: "2026, Nov 21 09:38:25.000000"}
+	if !reflect.DeepEqual(job, want) {
+		t.Errorf("job\n got %+v\nwant %+v", job, want)
+	}
+	ret := Return{Return: raw(t, wire.Map{{Key: "a", Value: int64(1)}}), Retcode: raw(t, 0), Success: raw(t, true), Out: "nested", FunArgs: raw(t, []any{"x"}), Stamp: "2026-11-21T09:38:25.000000+00:00"}
+	if first, err := c.SaveReturn(c.ctx, jid, "web1", ret); err != nil || !first {
+		t.Fatal(first, err)
+	}
+	if first, err := c.SaveReturn(c.ctx, jid, "web1", Return{Return: raw(t, "other")}); err != nil || first {
+		t.Fatal("second return:", first, err)
+	}
+	if first, err := c.SaveReturn(c.ctx, jid, "db1", Return{Return: raw(t, nil)}); err != nil || !first {
+		t.Fatal(first, err)
+	}
+	got, err := c.Returns(c.ctx, jid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wantReturns := map[string]Return{"web1": ret, "db1": {Return: raw(t, nil)}}; !reflect.DeepEqual(got, wantReturns) {
+		t.Errorf("returns\n got %+v\nwant %+v", got, wantReturns)
+	}
+	if ids, err := c.Returned(c.ctx, jid); err != nil || strings.Join(ids, " ") != "db1 web1" {
+		t.Error(ids, err)
+	}
+	if has, err := c.HasLoad(c.ctx, jid); err != nil || !has {
+		t.Error(has, err)
+	}
+}
+
+func TestABareReturnOfAnUnknownJobIsKept(t *testing.T) {
+	t.Parallel()
+	c := open(t, 86400)
+	for _, id := range []string{"20261121093824000001", "20200101000000000000", "20991231235959000000", "myjob", "20261121093824000001_77"} {
+		if has, err := c.HasLoad(c.ctx, id); err != nil || has {
+			t.Fatal(has, err)
+		}
+		for i, want := range []bool{true, false} {
+			if first, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, i)}); err != nil || first != want {
+				t.Errorf("%s return %d: first %v, %v", id, i, first, err)
+			}
+		}
+		got, err := c.Returns(c.ctx, id)
+		if err != nil || len(got) != 1 || string(got["web1"].Return) != string(raw(t, 0)) {
+			t.Errorf("%s: %+v %v", id, got, err)
+		}
+		if job, found, err := c.Job(c.ctx, id); err != nil || found || len(job.Load) != 0 {
+			t.Errorf("%s: job %+v found %v %v", id, job, found, err)
+		}
+	}
+	if _, err := c.SaveReturn(c.ctx, "", "web1", Return{}); !errors.Is(err, ErrNoJID) {
+		t.Error("a return without jid:", err)
+	}
+	if got, err := c.Returns(c.ctx, "nosuch"); err != nil || got == nil || len(got) != 0 {
+		t.Error(got, err)
+	}
+}
+
+func TestSecretsAreNotKept(t *testing.T) {
+	t.Parallel()
+	c := open(t, 86400)
+	load := wire.Map{
+		{Key: "fun", Value: "test.ping"}, {Key: "key", Value: "sesame1"}, {Key: "token", Value: "sesame2"},
+		{Key: "kwargs", Value: wire.Map{
+			{Key: "password", Value: "sesame3"}, {Key: "username", Value: "fred"}, {Key: "token", Value: "sesame4"}, {Key: "key", Value: "sesame5"},
+			{Key: "load", Value: wire.Map{{Key: "password", Value: "sesame6"}}}, {Key: "eauth", Value: "pam"},
+		}},
+	}
+	if err := c.SaveLoad(c.ctx, jid, load, nil); err != nil {
+		t.Fatal(err)
+	}
+	job, _, err := c.Job(c.ctx, jid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprint(job.Load); strings.Contains(text, "sesame") || !strings.Contains(text, "fred") || !strings.Contains(text, "pam") {
+		t.Errorf("kept %s", text)
+	}
+	if load.String("key") != "sesame1" || load.String("token") != "sesame2" {
+		t.Error("the caller's load was changed")
+	}
+	list, err := c.store.List(c.ctx, ringstore.SpaceJobHeads, jid, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range list {
+		if strings.Contains(string(r.Value), "sesame") {
+			t.Errorf("record %q holds a secret", r.Name)
+		}
+	}
+}
+
+func TestJobsAreListedInOrderWithoutReturns(t *testing.T) {
+	t.Parallel()
+	c := open(t, 86400)
+	for i := range 50 {
+		id := fmt.Sprintf("202611210938%08d", (i*37)%50)
+		if err := c.SaveLoad(c.ctx, id, wire.Map{{Key: "fun", Value: id}}, []string{"web1"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, true)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	jobs, cover, err := c.Jobs(c.ctx)
+	if err != nil || !cover.Complete() || len(jobs) != 50 {
+		t.Fatal(len(jobs), cover, err)
+	}
+	for i, j := range jobs {
+		if want := fmt.Sprintf("202611210938%08d", i); j.JID != want || j.Load.String("fun") != want {
+			t.Fatalf("job %d is %+v, want %s", i, j, want)
+		}
+	}
+}
+
+func TestJobsExpire(t *testing.T) {
+	t.Parallel()
+	c := open(t, 3600)
+	for _, id := range []string{jid, "myjob"} {
+		if err := c.SaveLoad(c.ctx, id, wire.Map{}, []string{"web1"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, true)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A late return goes with its job, not an hour after itself.
+	c.Cache.now = func() time.Time { return c.now }
+	c.now = c.now.Add(50 * time.Minute)
+	if _, err := c.SaveReturn(c.ctx, jid, "web2", Return{Return: raw(t, true)}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := c.Returns(c.ctx, jid); len(got) != 2 {
+		t.Fatalf("%d returns", len(got))
+	}
+	c.now = c.now.Add(11 * time.Minute)
+	for _, id := range []string{jid, "myjob"} {
+		if _, found, err := c.Job(c.ctx, id); err != nil || found {
+			t.Errorf("%s is found after its time: %v", id, err)
+		}
+		if got, err := c.Returns(c.ctx, id); err != nil || len(got) != 0 {
+			t.Errorf("%s has %d returns after its time, %v", id, len(got), err)
+		}
+	}
+	// A return that comes after that is kept all the same.
+	for i, want := range []bool{true, false} {
+		if first, err := c.SaveReturn(c.ctx, jid, "web3", Return{Return: raw(t, i)}); err != nil || first != want {
+			t.Errorf("late return %d: %v %v", i, first, err)
+		}
+	}
+}
+
+func TestKeepForEver(t *testing.T) {
+	t.Parallel()
+	c := open(t, 0)
+	if err := c.SaveLoad(c.ctx, jid, wire.Map{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.now = c.now.AddDate(20, 0, 0)
+	if _, found, err := c.Job(c.ctx, jid); err != nil || !found {
+		t.Error(found, err)
+	}
+}
+
+func TestExpiryFollowsTheJID(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(nil, 3600, nil)
+		now := time.Now() // the bubble's, which begins at 2000-01-01
+		for _, tc := range []struct {
+			name  string
+			jid   string
+			at    time.Time
+			exact bool
+		}{
+			{"now", wire.JID(now), now.Add(time.Hour + time.Second), true},
+			{"suffix", wire.JID(now) + "_1", now.Add(time.Hour + time.Second), true},
+			{"half an hour ago", wire.JID(now.Add(-30 * time.Minute)), now.Add(30*time.Minute + time.Second), true},
+			{"too old", wire.JID(now.Add(-time.Hour)), now.Add(time.Hour), false},
+			{"tomorrow", wire.JID(now.Add(24 * time.Hour)), now.Add(time.Hour), false},
+			{"no time", "99999999999999999999", now.Add(time.Hour), false},
+			{"no jid", "req", now.Add(time.Hour), false},
+		} {
+			at, exact := c.expiry(tc.jid)
+			if !at.Equal(tc.at) || exact != tc.exact {
+				t.Errorf("%s: %v %v, want %v %v", tc.name, at, exact, tc.at, tc.exact)
+			}
+		}
+	})
+}
+
+func FuzzUnpackReturn(f *testing.F) {
+	b, err := packReturn(Return{Return: wire.Raw{0xc3}, Retcode: wire.Raw{0}, Out: "nested", Stamp: "x"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte{0x80})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		unpackIDs(b)
+		r, err := unpackReturn(b)
+		if err != nil {
+			return
+		}
+		packed, err := packReturn(r)
+		if err != nil {
+			return
+		}
+		again, err := unpackReturn(packed)
+		if err != nil {
+			t.Fatalf("%x: %v", packed, err)
+		}
+		if again.Out != r.Out || string(again.Retcode) != string(r.Retcode) || again.Stamp != r.Stamp {
+			t.Fatalf("%+v, want %+v", again, r)
+		}
+	})
+}

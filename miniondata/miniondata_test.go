@@ -1,0 +1,216 @@
+package miniondata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermaster/hashring"
+	"clustermaster/ringstore"
+	"clustermaster/wire"
+
+	"google.golang.org/grpc"
+)
+
+// alone is a cluster of one.
+type alone struct{ ring *hashring.Ring }
+
+func (a alone) Self() string         { return "m1/a" }
+func (a alone) Ring() *hashring.Ring { return a.ring }
+func (a alone) Conn(node string) (grpc.ClientConnInterface, error) {
+	return nil, fmt.Errorf("no way to %s", node)
+}
+func (a alone) Alive(string) bool { return false }
+func (a alone) Members() []string { return []string{"m1/a"} }
+
+func open(t *testing.T) (*Data, context.Context) {
+	t.Helper()
+	store, err := ringstore.Open(t.TempDir(), alone{hashring.New([]string{"m1/a"}, 256, 3, 1)}, ringstore.Options{}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return New(store, nil), ctx
+}
+
+func m(pairs ...any) wire.Map {
+	var out wire.Map
+	for i := 0; i < len(pairs); i += 2 {
+		out = append(out, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+	}
+	return out
+}
+
+func raw(t *testing.T, v any) wire.Raw {
+	t.Helper()
+	b, err := wire.Pack(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestGrainsAndPillar(t *testing.T) {
+	t.Parallel()
+	d, ctx := open(t)
+	if _, found, err := d.Grains(ctx, "web1"); err != nil || found {
+		t.Fatal(found, err)
+	}
+	for _, os := range []string{"Debian", "Fedora"} {
+		if err := d.SetGrains(ctx, "web1", raw(t, m("os", os))); err != nil {
+			t.Fatal(err)
+		}
+		got, found, err := d.Grains(ctx, "web1")
+		if err != nil || !found || got.String("os") != os {
+			t.Fatal(got, found, err)
+		}
+	}
+	if err := d.SetPillar(ctx, "web1", "", m("a", int64(1))); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.SetPillar(ctx, "web1", "dev", m("a", int64(2))); err != nil {
+		t.Fatal(err)
+	}
+	if got, found, err := d.Pillar(ctx, "web1"); err != nil || !found || !reflect.DeepEqual(got, m("a", int64(1))) {
+		t.Error(got, found, err)
+	}
+	if got, found, err := d.PillarOf(ctx, "web1", "dev"); err != nil || !found || !reflect.DeepEqual(got, m("a", int64(2))) {
+		t.Error(got, found, err)
+	}
+	if err := d.SetGrains(ctx, "", raw(t, m())); !errors.Is(err, ErrNoID) {
+		t.Error("grains of nobody:", err)
+	}
+}
+
+func TestMine(t *testing.T) {
+	t.Parallel()
+	d, ctx := open(t)
+	mine := func() string {
+		got, err := d.Mine(ctx, "web1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(got)
+	}
+	if got, err := d.Mine(ctx, "web1"); got != nil || err != nil {
+		t.Fatal(got, err)
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"merge", func() error { return d.MergeMine(ctx, "web1", m("b", "1", "a", "1"), false) }, "[{a 1} {b 1}]"},
+		{"merge over", func() error { return d.MergeMine(ctx, "web1", m("b", "2", "c", "1", "c", "2"), false) }, "[{a 1} {b 2} {c 2}]"},
+		{"replace", func() error { return d.MergeMine(ctx, "web1", m("b", "3", "d", "1"), true) }, "[{b 3} {d 1}]"},
+		{"odd keys are left out", func() error { return d.MergeMine(ctx, "web1", m(int64(7), "x", "", "y"), false) }, "[{ y} {b 3} {d 1}]"},
+		{"delete", func() error { return d.DeleteMine(ctx, "web1", "b") }, "[{ y} {d 1}]"},
+		{"delete what is not there", func() error { return d.DeleteMine(ctx, "web1", "nosuch") }, "[{ y} {d 1}]"},
+		{"replace by nothing", func() error { return d.MergeMine(ctx, "web1", nil, true) }, "[]"},
+		{"again", func() error { return d.MergeMine(ctx, "web1", m("b", "4"), false) }, "[{b 4}]"},
+		{"flush", func() error { return d.FlushMine(ctx, "web1") }, "[]"},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if got := mine(); got != step.want {
+			t.Errorf("%s: %s, want %s", step.name, got, step.want)
+		}
+	}
+	var many wire.Map
+	for i := range 1000 {
+		many = append(many, wire.Pair{Key: fmt.Sprintf("f%04d", i), Value: int64(i)})
+	}
+	if err := d.MergeMine(ctx, "web1", many, true); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := d.Mine(ctx, "web1"); err != nil || !reflect.DeepEqual(got, many) {
+		t.Error(len(got), err)
+	}
+	if v, found, err := d.MineValue(ctx, "web1", "f0007"); err != nil || !found || string(v) != string(raw(t, int64(7))) {
+		t.Error(v, found, err)
+	}
+}
+
+func TestEachAndDrop(t *testing.T) {
+	t.Parallel()
+	d, ctx := open(t)
+	for i := range 100 {
+		id := fmt.Sprintf("web%02d", i)
+		if err := d.SetGrains(ctx, id, raw(t, m("n", int64(i)))); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.SetPillar(ctx, id, "", m("p", int64(i))); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.SetPillar(ctx, id, "dev", m("p", "wrong")); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.MergeMine(ctx, id, m("ip", int64(i), "ip6", "wrong"), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Drop(ctx, "web07", true); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Drop(ctx, "web08", false); err != nil {
+		t.Fatal(err)
+	}
+	all, cover, err := d.AllGrains(ctx)
+	if err != nil || !cover.Complete() || len(all) != 98 {
+		t.Fatal(len(all), cover, err)
+	}
+	for id, g := range all {
+		if n, _ := g.Get("n"); fmt.Sprintf("web%02d", n) != id {
+			t.Errorf("%s has grains %v", id, g)
+		}
+	}
+	var pillars, mines []string
+	if _, err := d.EachPillar(ctx, func(id string, p wire.Map) {
+		if n, _ := p.Get("p"); fmt.Sprintf("web%02d", n) != id {
+			t.Errorf("%s has pillar %v", id, p)
+		}
+		pillars = append(pillars, id)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.EachMine(ctx, "ip", func(id string, v wire.Raw) { mines = append(mines, id) }); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(mines)
+	if len(pillars) != 98 || len(mines) != 99 || mines[7] != "web07" || slices.Contains(mines, "web08") {
+		t.Errorf("%d pillars, %d mines", len(pillars), len(mines))
+	}
+	if _, found, err := d.PillarOf(ctx, "web07", "dev"); err != nil || found {
+		t.Error("pillar of a dropped minion", found, err)
+	}
+}
+
+func TestDamagedDataIsLeftOutOrSaid(t *testing.T) {
+	t.Parallel()
+	d, ctx := open(t)
+	if err := d.SetGrains(ctx, "bad", wire.Raw("\xc1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.SetGrains(ctx, "good", raw(t, m("a", "b"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Grains(ctx, "bad"); err == nil || !strings.Contains(err.Error(), `decode grains of "bad"`) {
+		t.Error(err)
+	}
+	all, _, err := d.AllGrains(ctx)
+	if err != nil || len(all) != 1 || all["good"] == nil {
+		t.Error(all, err)
+	}
+}
