@@ -291,6 +291,9 @@ func (m *Master) Config(t testing.TB) string {
 	return string(b)
 }
 
+// Use takes other commands from the next start on.
+func (m *Master) Use(p Programs) { m.programs = p }
+
 // Run starts the master; Ready tells when it can be used.
 func (m *Master) Run(t testing.TB, flags ...string) {
 	t.Helper()

@@ -258,12 +258,14 @@ func logSizes(c *Cluster) map[*Minion]int64 {
 	return sizes
 }
 
-// noSignIns expects no `_auth` of any minion since its log had that size.
+// noSignIns expects no `_auth` of any minion since its log had that size, but for
+// those that a minion does by itself: 3007 (and 3008, mostly) drops its session
+// and signs in again when its publish connection breaks, with any master.
 func noSignIns(t *testing.T, c *Cluster, since map[*Minion]int64) {
 	t.Helper()
 	for _, m := range c.Minions {
-		if n := m.SignIns(t, since[m]); n != 0 {
-			t.Errorf("%s signed in again, %d times", m.ID, n)
+		if n, lost := m.SignIns(t, since[m]), m.Losses(t, since[m]); n > lost {
+			t.Errorf("%s signed in again %d times, and lost its publish session %d times", m.ID, n, lost)
 		}
 	}
 }

@@ -101,6 +101,16 @@ func (m *Minion) SignIns(t testing.TB, offset int64) int {
 	return strings.Count(m.LogSince(t, offset), signIn)
 }
 
+// Losses counts how often, from an offset of the log on, the minion noticed that
+// its publish session ended and began anew with that master. Releases that leave
+// this to ZeroMQ log nothing and go on with their session key.
+func (m *Minion) Losses(t testing.TB, offset int64) int {
+	t.Helper()
+	return len(lossForm.FindAllString(m.LogSince(t, offset), -1))
+}
+
+var lossForm = regexp.MustCompile(`Connection to master \S+ lost`)
+
 var complaint = regexp.MustCompile(`(?m)^\S+ \S+ \[[^\]]*\]\[(?:ERROR|CRITICAL) *\].*$`)
 
 // Errors are the lines of the log, from an offset on, that are errors. What
