@@ -1,0 +1,35 @@
+package conformance
+
+import "testing"
+
+// TestChannel is the checklist of the channel, line by line. README.md says where the lines are proven that are not here.
+func TestChannel(t *testing.T) {
+	s := newSuite(t)
+	for _, l := range []line{
+		{"25_refusals", lenient, "", testRefusals},
+		{"26_versions", lenient, "", testVersions},
+		{"27_minimum_auth_version_3", strict, "", testMinimumVersion},
+		{"27_minimum_auth_version_0", lenient, "", testLowVersions},
+		{"28_outer_and_inner_id", lenient, "", testIDs},
+		{"29_token_is_required", lenient, "", testToken},
+		{"30_request_server_ttl", strict, "", testAge},
+		{"30_no_ttl", lenient, "", testAgeless},
+		{"31_claimed_id_leaves_no_file", lenient, "", testClaimedID},
+		{"32_v2_sealed_with_session_key", lenient, "", testWrongSeal},
+		{"33_auth_table", lenient, "", s.testSignIn},
+		{"34_unknown_sig_algo", lenient, "", testSigAlgo},
+		{"35_unknown_enc_algo", lenient, "", testEncAlgo},
+		{"36_SHA224", lenient, "", testSHA224},
+		{"37_garbled_token", lenient, "", testGarbledToken},
+		{"38_CRLF_key", lenient, "", testKeyForms},
+		{"39_master_sign_pubkey", open, "", testPubSig},
+		{"40_autosign_stub", lenient, "", testStub},
+		{"41_autosign_file", lenient, "", testAutosignFile},
+		{"42_autosign_grains", lenient, "", testAutosignGrains},
+		{"43_autoreject", lenient, "", testAutoreject},
+		{"44_max_minions", crowded, "", testMaxMinions},
+		{"45_open_mode", open, "", testOpenMode},
+	} {
+		s.each(l)
+	}
+}
