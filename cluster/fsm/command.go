@@ -154,6 +154,8 @@ func newCommand(op Op) Command {
 		return new(SetRing)
 	case OpSetJoinKey:
 		return new(SetJoinKey)
+	case OpSetRootsHead:
+		return new(SetRootsHead)
 	case OpNoop:
 		return new(Noop)
 	}
@@ -184,7 +186,7 @@ type Result struct {
 	Act string `msgpack:"act,omitempty"`
 	// Keys lists the keys that changed: the new record, with From the state before. A deleted key has KeyUnknown.
 	Keys []KeyChange `msgpack:"keys,omitempty"`
-	// Epoch is the epoch that StageAES, StageSession or SetRing made.
+	// Epoch is the epoch that StageAES, StageSession or SetRing made, or the number of SetRootsHead's head.
 	Epoch uint64 `msgpack:"epoch,omitempty"`
 	// Changed says that the state differs from before.
 	Changed bool `msgpack:"changed,omitempty"`
@@ -200,6 +202,7 @@ type Change struct {
 	Removed []Member    // members that are none any more
 	Secrets bool        // AES, session, join or cluster key changed
 	Ring    bool        // the ring changed
+	Roots   bool        // a head of the roots changed
 	// Restored says that the whole state was replaced by a snapshot: compare everything.
 	Restored bool
 }

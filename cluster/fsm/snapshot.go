@@ -23,6 +23,8 @@ const (
 	recordKey    record = 4
 	recordDenied record = 5
 	recordEnd    record = 6 // with the number of records before it
+
+	recordRootsHead record = 32
 )
 
 // scalars is the part of the state that there is once.
@@ -55,6 +57,7 @@ type Snapshot struct {
 	bars    map[string]Bar
 	keys    map[string]*Key
 	denied  map[string][]Denied
+	roots   map[uint8]RootsHead
 }
 
 // Snapshot copies the state: cheap, in memory.
@@ -71,6 +74,7 @@ func (s *State) Snapshot() *Snapshot {
 		bars:    maps.Clone(s.bars),
 		keys:    maps.Clone(s.keys),
 		denied:  maps.Clone(s.denied),
+		roots:   maps.Clone(s.roots),
 	}
 }
 
@@ -104,6 +108,10 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	for _, name := range sortedNames(sn.denied) {
 		put(recordDenied, &savedDenied{ID: name, Keys: sn.denied[name]})
 	}
+	for _, tree := range slices.Sorted(maps.Keys(sn.roots)) {
+		head := sn.roots[tree]
+		put(recordRootsHead, &head)
+	}
 	put(recordEnd, records)
 	if err == nil {
 		err = buf.Flush()
@@ -126,6 +134,7 @@ func (s *State) Restore(r io.Reader) error {
 	s.cluster, s.ring, s.aes, s.session = next.cluster, next.ring, next.aes, next.session
 	s.members, s.bySPKI, s.bars = next.members, next.bySPKI, next.bars
 	s.keys, s.denied, s.deniedN, s.unvetted = next.keys, next.denied, next.deniedN, next.unvetted
+	s.roots = next.roots
 	return nil
 }
 
@@ -204,6 +213,12 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 			}
 			s.denied[d.ID] = d.Keys
 			s.deniedN += len(d.Keys)
+		}
+	case recordRootsHead:
+		var h RootsHead
+		if decode(&h) {
+			h.At = h.At.UTC()
+			s.roots[h.Tree] = h
 		}
 	case recordEnd:
 		var records uint64

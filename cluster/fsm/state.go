@@ -26,6 +26,7 @@ type State struct {
 	aes      epochs
 	session  epochs
 	ring     Ring
+	roots    map[uint8]RootsHead // by tree
 }
 
 // Cluster is what is fixed when a cluster is founded. The zero value means: not founded.
@@ -46,6 +47,7 @@ func New() *State {
 		bars:    make(map[string]Bar),
 		keys:    make(map[string]*Key),
 		denied:  make(map[string][]Denied),
+		roots:   make(map[uint8]RootsHead),
 	}
 }
 
