@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"clustermaster/keystore"
 	"clustermaster/wire"
 )
 
@@ -37,7 +38,7 @@ func (m *Master) signIn(ctx context.Context, env wire.Envelope, remote netip.Add
 	}
 	if out.Act != "accept" {
 		if out.Ret != true {
-			m.refused.note("auth_"+out.reason(), s.ID, remote)
+			m.refused.note("auth_"+reason(out.Act), s.ID, remote)
 		}
 		return m.authReply(s, env.Version, out.Ret)
 	}
@@ -45,11 +46,11 @@ func (m *Master) signIn(ctx context.Context, env wire.Envelope, remote netip.Add
 	return m.grant(s, env.Version, out.Key)
 }
 
-// reason is a metric label.
-func (o Outcome) reason() string {
-	switch o.Act {
+// reason is the metric label of an outcome.
+func reason(act string) string {
+	switch act {
 	case "full", "reject", "denied", "error", "pend":
-		return o.Act
+		return act
 	case "":
 		return "invalid_id"
 	}
@@ -57,28 +58,28 @@ func (o Outcome) reason() string {
 }
 
 // decide finds out what becomes of an offered key. An outcome without Act fires no event.
-func (m *Master) decide(ctx context.Context, s wire.SignIn, remote netip.AddrPort) Outcome {
+func (m *Master) decide(ctx context.Context, s wire.SignIn, remote netip.AddrPort) keystore.Outcome {
 	if !wire.ValidID(s.ID) {
-		return Outcome{Ret: false}
+		return keystore.Outcome{Ret: false}
 	}
 	pub := wire.CleanKey(s.Pub)
 	auto, stub := m.autosign.decide(s.ID, s.AutosignGrains, m.now())
 	if m.opts.MaxMinions > 0 {
 		if count, is := m.deps.Presence.Connected(s.ID); count > m.opts.MaxMinions && !is {
-			return Outcome{Act: "full", Ret: "full"}
+			return keystore.Outcome{Act: "full", Ret: "full"}
 		}
 	}
 	if m.opts.OpenMode && pub == "" {
-		return Outcome{Ret: false}
+		return keystore.Outcome{Ret: false}
 	}
-	out, err := m.deps.Keys.Offer(ctx, s.ID, pub, Policy{
-		Open: m.opts.OpenMode, Auto: auto, MaxPending: m.opts.MaxPendingKeys, Source: remote.Addr().Unmap(),
+	out, err := m.deps.Keys.Offer(ctx, s.ID, pub, keystore.Policy{
+		Open: m.opts.OpenMode, Auto: auto, MaxPending: m.opts.MaxPendingKeys, Source: remote.Addr().Unmap().String(),
 	})
 	if err != nil {
 		// A refusal would end the minion for good, so it is told to wait.
 		m.refused.note("auth_undecided", s.ID, remote)
 		m.log.Debug("offered key undecided", "minion", s.ID, "err", err)
-		return Outcome{Ret: true}
+		return keystore.Outcome{Ret: true}
 	}
 	if stub != "" && out.Act != "pend" {
 		m.autosign.consume(stub)
@@ -87,11 +88,11 @@ func (m *Master) decide(ctx context.Context, s wire.SignIn, remote netip.AddrPor
 }
 
 func (m *Master) authReply(s wire.SignIn, version int, ret any) ([]byte, error) {
-	return wire.AuthReply(m.deps.Cluster.Key(), s, version, ret)
+	return wire.AuthReply(m.deps.Cluster.ClusterKey(), s, version, ret)
 }
 
 // authEvent fires salt/auth.
-func (m *Master) authEvent(s wire.SignIn, out Outcome) {
+func (m *Master) authEvent(s wire.SignIn, out keystore.Outcome) {
 	if !m.opts.AuthEvents {
 		return
 	}
@@ -104,10 +105,10 @@ func (m *Master) authEvent(s wire.SignIn, out Outcome) {
 }
 
 // grant makes the accepting reply.
-func (m *Master) grant(s wire.SignIn, version int, key *Accepted) ([]byte, error) {
+func (m *Master) grant(s wire.SignIn, version int, key *keystore.AcceptedKey) ([]byte, error) {
 	shared := m.keys.common()
 	secrets := shared.of
-	master := m.deps.Cluster.Key()
+	master := m.deps.Cluster.ClusterKey()
 	if len(secrets.AES) == 0 || len(secrets.Session) == 0 {
 		return wire.NotReady().Reply, nil
 	}

@@ -392,7 +392,7 @@ func TestSignatureOncePerEpoch(t *testing.T) {
 	if k.Master.keys.common() != first {
 		t.Error("the shared keys were made again without a rotation")
 	}
-	k.cluster.rotate(true, false, time.Now())
+	k.cluster.rotate(true, false)
 	if got, err := k.signIn(wire.AuthRequest{Version: 3, ID: "m1"}); err != nil || got.AES != k.cluster.Secrets().AES[0].Key {
 		t.Errorf("after a rotation: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermaster/keystore"
 	"clustermaster/target"
 	"clustermaster/wire"
 )
@@ -48,16 +49,16 @@ func newAutosign(o Options, log *slog.Logger) *autosign {
 }
 
 // decide answers for one id, in Salt's order. A stub that decided is returned, to be consumed when the key is dealt with.
-func (a *autosign) decide(id string, grains wire.Map, now time.Time) (Auto, string) {
+func (a *autosign) decide(id string, grains wire.Map, now time.Time) (keystore.Auto, string) {
 	a.expire(now)
 	stub := a.stub(id)
 	switch {
 	case a.reject.matches(id):
-		return AutoReject, stub
+		return keystore.AutoReject, stub
 	case a.accept, a.sign.matches(id), stub != "", a.grainsMatch(grains):
-		return AutoAccept, stub
+		return keystore.AutoAccept, stub
 	}
-	return AutoNone, stub
+	return keystore.AutoNone, stub
 }
 
 // stub returns the path of the stub file of an id, which must be valid, or "".

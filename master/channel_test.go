@@ -169,7 +169,7 @@ func TestServerTTL(t *testing.T) {
 
 func TestRotations(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, func(o *Options, _ *Deps) { o.MinimumAuthVersion, o.SessionGrace = 0, time.Hour })
+	k := newKit(t, func(o *Options, _ *Deps) { o.MinimumAuthVersion = 0 })
 	m, old := k.accept("m1"), k.minion(2, "m1")
 	before, oldBefore := m.crypt(), old.crypt()
 	ping := func(c *wire.Crypticle, m *fakeMinion) error {
@@ -178,13 +178,13 @@ func TestRotations(t *testing.T) {
 		return err
 	}
 	// The key that opened a request seals its reply, for the grace; the AES key that the cluster still lists opens old requests.
-	k.cluster.rotate(true, true, time.Now())
+	k.cluster.rotate(true, true)
 	for name, err := range map[string]error{"old session": ping(before, m), "new session": ping(m.crypt(), m), "old aes": ping(oldBefore, old), "new aes": ping(old.crypt(), old)} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	k.cluster.secrets.Session[0].Since = time.Now().Add(-2 * time.Hour)
+	k.cluster.retire()
 	if ping(before, m) == nil || ping(m.crypt(), m) != nil {
 		t.Error("a session key past its grace still opens, or the present one does not")
 	}

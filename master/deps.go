@@ -2,12 +2,14 @@ package master
 
 import (
 	"context"
-	"net/netip"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"clustermaster/cluster"
 	"clustermaster/event"
+	"clustermaster/jobcache"
+	"clustermaster/keystore"
 	"clustermaster/target"
 	"clustermaster/wire"
 )
@@ -29,81 +31,24 @@ type Deps struct {
 	Presence    Presence // optional: who signed in here
 }
 
-// Accepted is a minion's accepted key.
-type Accepted struct {
-	Pub    *wire.PublicKey // nil if the stored text is no key
-	PubSum [32]byte        // SHA-256 of the stored text
-	Index  uint64          // Raft index of the acceptance
-}
-
-// Auto is what auto-sign says of a key.
-type Auto uint8
-
-// Answers of auto-sign.
-const (
-	AutoNone Auto = iota
-	AutoAccept
-	AutoReject
-)
-
-// Policy is what the master's options say of an offered key.
-type Policy struct {
-	Open       bool // open_mode
-	Auto       Auto
-	MaxPending int
-	Source     netip.Addr // of the request
-}
-
-// Outcome is what became of an offered key.
-type Outcome struct {
-	Act string    // accept, pend, reject, denied, full or error: the act of the event salt/auth
-	Ret any       // ret of a reply that accepts nothing: true, false or "full"
-	Key *Accepted // of accept
-}
-
 // Keys is what is asked of the key store.
 type Keys interface {
 	// Accepted returns the accepted key of an id, from memory.
-	Accepted(id string) (Accepted, bool)
+	Accepted(id string) (*keystore.AcceptedKey, bool)
 	// Offer decides on an offered key and stores what is to be stored. Without a quorum the outcome is pend and nothing is
 	// stored.
-	Offer(ctx context.Context, id, pub string, p Policy) (Outcome, error)
+	Offer(ctx context.Context, id, pub string, p keystore.Policy) (keystore.Outcome, error)
 	// Revoke deletes a minion's key as salt-key -d does: with its event, the rotation of the AES key, and the minion's
 	// grains and pillar.
 	Revoke(ctx context.Context, id string) error
 }
 
-// AESEpoch is one of the keys that all minions share.
-type AESEpoch struct {
-	Epoch uint64
-	Key   wire.Key
-}
-
-// SessionEpoch is a secret from which the minions' own keys are derived.
-type SessionEpoch struct {
-	Epoch  uint64
-	Secret []byte
-	Since  time.Time // of its activation: the one behind it is refused SessionGrace later; zero: as long as it is listed
-}
-
-// Secrets is one consistent set of secrets.
-type Secrets struct {
-	AES     []AESEpoch     // the active one first, then those that open requests of version 2 and below as well
-	Session []SessionEpoch // the one handed out first, then those that open requests as well
-}
-
 // Cluster is what is asked of the cluster.
 type Cluster interface {
 	// Secrets returns the present secrets: the same pointer until they change, never written to.
-	Secrets() *Secrets
-	// Key is the cluster's RSA key.
-	Key() *wire.PrivateKey
-}
-
-// JobReturn is what one minion returned; values are packed, empty if the minion sent none.
-type JobReturn struct {
-	Return, Retcode, Success, FunArgs wire.Raw
-	Out, Stamp                        string
+	Secrets() *cluster.Secrets
+	// ClusterKey is the cluster's RSA key; nil before founding.
+	ClusterKey() *wire.PrivateKey
 }
 
 // Jobs is what is asked of the job cache.
@@ -113,7 +58,7 @@ type Jobs interface {
 	// SaveMinions adds expected minions, as named by a syndic (source).
 	SaveMinions(ctx context.Context, jid, source string, ids []string) error
 	// SaveReturn keeps a return on stable storage; the first one of a minion stays.
-	SaveReturn(ctx context.Context, jid, id string, r JobReturn) (first bool, err error)
+	SaveReturn(ctx context.Context, jid, id string, r jobcache.Return) (first bool, err error)
 	// HasLoad reports whether the job is known.
 	HasLoad(ctx context.Context, jid string) (bool, error)
 	// Returned lists the minions whose returns are kept.

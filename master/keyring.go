@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"clustermaster/cluster"
+	"clustermaster/keystore"
 	"clustermaster/wire"
 )
 
@@ -16,7 +17,6 @@ const maxRings = 1 << 16
 type keyring struct {
 	keys    Keys
 	cluster Cluster
-	grace   time.Duration
 
 	shared atomic.Pointer[sharedKeys]
 
@@ -26,7 +26,7 @@ type keyring struct {
 
 // sharedKeys are the ciphers of the AES epochs of one set of secrets.
 type sharedKeys struct {
-	of     *Secrets
+	of     *cluster.Secrets
 	aes    []*wire.Crypticle
 	once   sync.Once
 	sigErr error
@@ -35,14 +35,14 @@ type sharedKeys struct {
 
 // ring is what is known of one minion under one accepted key.
 type ring struct {
-	key      Accepted
-	of       *Secrets
+	key      *keystore.AcceptedKey
+	of       *cluster.Secrets
 	sessions []*wire.Crypticle // as of.Session
 	token    atomic.Pointer[[]byte]
 }
 
-func newKeyring(keys Keys, cluster Cluster, grace time.Duration) *keyring {
-	return &keyring{keys: keys, cluster: cluster, grace: grace, rings: make(map[string]*ring)}
+func newKeyring(keys Keys, cluster Cluster) *keyring {
+	return &keyring{keys: keys, cluster: cluster, rings: make(map[string]*ring)}
 }
 
 // common returns the shared keys of the present secrets.
@@ -95,14 +95,10 @@ func (k *keyring) ring(id string) (*ring, bool) {
 	return fresh, true
 }
 
-// openSession opens a request of version 3 with any of the session keys in use.
-func (k *keyring) openSession(r *ring, sealed []byte, now time.Time) (packed []byte, c *wire.Crypticle, ok bool) {
-	for i, c := range r.sessions {
-		if i > 0 {
-			if since := r.of.Session[i-1].Since; !since.IsZero() && now.Sub(since) > k.grace {
-				continue
-			}
-		}
+// openSession opens a request of version 3 with any of the session keys in use; the cluster takes one out of use when its
+// grace is over.
+func (k *keyring) openSession(r *ring, sealed []byte) (packed []byte, c *wire.Crypticle, ok bool) {
+	for _, c := range r.sessions {
 		if packed, err := c.Open(sealed); err == nil {
 			return packed, c, true
 		}
@@ -144,7 +140,7 @@ func (m *Master) open(env wire.Envelope) (*call, *wire.Refusal) {
 		if keys, ok = m.keys.ring(env.ID); !ok {
 			return nil, wire.BadLoad("unknown_id")
 		}
-		if packed, c.crypt, ok = m.keys.openSession(keys, env.Sealed, m.now()); !ok {
+		if packed, c.crypt, ok = m.keys.openSession(keys, env.Sealed); !ok {
 			return nil, wire.BadLoad("session_key")
 		}
 	} else if packed, c.crypt, ok = m.keys.openShared(env.Sealed); !ok {
@@ -169,7 +165,6 @@ func (m *Master) open(env wire.Envelope) (*call, *wire.Refusal) {
 	if (env.Version >= 3 || req.Tok != nil) && !keys.verify(req.Tok) {
 		return nil, wire.BadLoad("token")
 	}
-	key := keys.key
-	c.key = &key
+	c.key = keys.key
 	return c, nil
 }

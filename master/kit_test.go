@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"clustermaster/cluster"
 	"clustermaster/event"
+	"clustermaster/jobcache"
+	"clustermaster/keystore"
 	"clustermaster/target"
 	"clustermaster/wire"
 )
@@ -47,7 +50,7 @@ type fakeKeys struct {
 	offers   int
 	err      error
 	revoked  []string
-	lastSeen Policy
+	lastSeen keystore.Policy
 }
 
 func newFakeKeys() *fakeKeys {
@@ -66,64 +69,64 @@ func (k *fakeKeys) get(id string) string {
 	return k.state[id]
 }
 
-func (k *fakeKeys) accepted(id string) (Accepted, bool) {
+func (k *fakeKeys) accepted(id string) (*keystore.AcceptedKey, bool) {
 	if k.state[id] != "accept" {
-		return Accepted{}, false
+		return nil, false
 	}
 	pub, err := wire.ParsePublicKey(k.pub[id])
 	if err != nil {
 		pub = nil
 	}
-	return Accepted{Pub: pub, PubSum: sha256.Sum256([]byte(k.pub[id])), Index: k.index[id]}, true
+	return &keystore.AcceptedKey{Pub: pub, PubSum: sha256.Sum256([]byte(k.pub[id])), Index: k.index[id]}, true
 }
 
-func (k *fakeKeys) Accepted(id string) (Accepted, bool) {
+func (k *fakeKeys) Accepted(id string) (*keystore.AcceptedKey, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.accepted(id)
 }
 
-func (k *fakeKeys) Offer(_ context.Context, id, pub string, p Policy) (Outcome, error) {
+func (k *fakeKeys) Offer(_ context.Context, id, pub string, p keystore.Policy) (keystore.Outcome, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.offers++
 	k.lastSeen = p
 	if k.err != nil {
-		return Outcome{}, k.err
+		return keystore.Outcome{}, k.err
 	}
-	accept := func() (Outcome, error) {
+	accept := func() (keystore.Outcome, error) {
 		if k.state[id] != "accept" || k.pub[id] != pub {
 			k.state[id], k.pub[id], k.index[id] = "accept", pub, k.index[id]+1
 		}
 		a, _ := k.accepted(id)
-		return Outcome{Act: "accept", Key: &a}, nil
+		return keystore.Outcome{Act: "accept", Key: a}, nil
 	}
-	deny := func() (Outcome, error) {
+	deny := func() (keystore.Outcome, error) {
 		if !slices.Contains(k.denied[id], pub) {
 			k.denied[id] = append(k.denied[id], pub)
 		}
-		return Outcome{Act: "denied", Ret: false}, nil
+		return keystore.Outcome{Act: "denied", Ret: false}, nil
 	}
 	same := k.pub[id] == pub
 	switch state := k.state[id]; {
 	case p.Open:
 		return accept()
 	case state == "reject":
-		return Outcome{Act: "reject", Ret: false}, nil
+		return keystore.Outcome{Act: "reject", Ret: false}, nil
 	case state == "accept" && !same:
 		return deny()
 	case state == "accept":
 		return accept()
-	case p.Auto == AutoReject:
+	case p.Auto == keystore.AutoReject:
 		k.state[id], k.pub[id] = "reject", pub
-		return Outcome{Act: "reject", Ret: false}, nil
+		return keystore.Outcome{Act: "reject", Ret: false}, nil
 	case state == "pend" && !same:
 		return deny()
-	case p.Auto == AutoAccept:
+	case p.Auto == keystore.AutoAccept:
 		return accept()
 	}
 	k.state[id], k.pub[id] = "pend", pub
-	return Outcome{Act: "pend", Ret: true}, nil
+	return keystore.Outcome{Act: "pend", Ret: true}, nil
 }
 
 func (k *fakeKeys) Revoke(_ context.Context, id string) error {
@@ -137,34 +140,41 @@ func (k *fakeKeys) Revoke(_ context.Context, id string) error {
 // fakeCluster has secrets that a test may change.
 type fakeCluster struct {
 	mu      sync.Mutex
-	secrets *Secrets
+	secrets *cluster.Secrets
 }
 
 func newFakeCluster() *fakeCluster {
-	return &fakeCluster{secrets: &Secrets{
-		AES:     []AESEpoch{{Epoch: 1, Key: must(wire.NewKey())}},
-		Session: []SessionEpoch{{Epoch: 1, Secret: []byte("0123456789abcdef0123456789abcdef")}},
+	return &fakeCluster{secrets: &cluster.Secrets{
+		AES:     []cluster.AESEpoch{{Epoch: 1, Key: must(wire.NewKey())}},
+		Session: []cluster.SessionEpoch{{Epoch: 1, Secret: []byte("0123456789abcdef0123456789abcdef")}},
 	}}
 }
 
-func (c *fakeCluster) Key() *wire.PrivateKey { return clusterKey() }
-func (c *fakeCluster) Secrets() *Secrets {
+func (c *fakeCluster) ClusterKey() *wire.PrivateKey { return clusterKey() }
+func (c *fakeCluster) Secrets() *cluster.Secrets {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.secrets
 }
 
-// rotate makes new secrets; the old ones stay behind them.
-func (c *fakeCluster) rotate(aes, session bool, at time.Time) {
+// retire ends the grace of all session secrets but the newest.
+func (c *fakeCluster) retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := &Secrets{AES: c.secrets.AES, Session: c.secrets.Session}
+	c.secrets = &cluster.Secrets{AES: c.secrets.AES, Session: c.secrets.Session[:1]}
+}
+
+// rotate makes new secrets; the old ones stay behind them.
+func (c *fakeCluster) rotate(aes, session bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := &cluster.Secrets{AES: c.secrets.AES, Session: c.secrets.Session}
 	if aes {
-		next.AES = append([]AESEpoch{{Epoch: next.AES[0].Epoch + 1, Key: must(wire.NewKey())}}, next.AES...)
+		next.AES = append([]cluster.AESEpoch{{Epoch: next.AES[0].Epoch + 1, Key: must(wire.NewKey())}}, next.AES...)
 	}
 	if session {
 		secret := must(wire.NewKey())
-		next.Session = append([]SessionEpoch{{Epoch: next.Session[0].Epoch + 1, Secret: secret[:32], Since: at}}, next.Session...)
+		next.Session = append([]cluster.SessionEpoch{{Epoch: next.Session[0].Epoch + 1, Secret: secret[:32]}}, next.Session...)
 	}
 	c.secrets = next
 }
@@ -174,13 +184,13 @@ type fakeJobs struct {
 	mu      sync.Mutex
 	loads   map[string]wire.Map
 	minions map[string][]string
-	returns map[string]map[string]JobReturn
+	returns map[string]map[string]jobcache.Return
 	lookups int
 	err     error
 }
 
 func newFakeJobs() *fakeJobs {
-	return &fakeJobs{loads: map[string]wire.Map{}, minions: map[string][]string{}, returns: map[string]map[string]JobReturn{}}
+	return &fakeJobs{loads: map[string]wire.Map{}, minions: map[string][]string{}, returns: map[string]map[string]jobcache.Return{}}
 }
 
 func (j *fakeJobs) SaveLoad(_ context.Context, jid string, load wire.Map, minions []string) error {
@@ -201,14 +211,14 @@ func (j *fakeJobs) SaveMinions(_ context.Context, jid, source string, ids []stri
 	return j.err
 }
 
-func (j *fakeJobs) SaveReturn(_ context.Context, jid, id string, r JobReturn) (bool, error) {
+func (j *fakeJobs) SaveReturn(_ context.Context, jid, id string, r jobcache.Return) (bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.err != nil {
 		return false, j.err
 	}
 	if j.returns[jid] == nil {
-		j.returns[jid] = map[string]JobReturn{}
+		j.returns[jid] = map[string]jobcache.Return{}
 	}
 	if _, ok := j.returns[jid][id]; ok {
 		return false, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"clustermaster/keystore"
 	"clustermaster/wire"
 )
 
@@ -52,9 +53,6 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 	if !wire.KnownSignature(opts.PublishSigningAlgorithm) {
 		return nil, fmt.Errorf("publish_signing_algorithm %q: %w", opts.PublishSigningAlgorithm, wire.ErrAlgorithm)
 	}
-	if opts.SessionGrace <= 0 {
-		opts.SessionGrace = time.Hour
-	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -63,7 +61,7 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 	m := &Master{
 		deps: deps, opts: opts, log: log, metrics: mt, now: time.Now,
 		refused:  &refusals{log: log, metrics: mt, seen: make(map[string]*refusalLog)},
-		keys:     newKeyring(deps.Keys, deps.Cluster, opts.SessionGrace),
+		keys:     newKeyring(deps.Keys, deps.Cluster),
 		autosign: newAutosign(opts, log),
 		known:    newKnownJobs(),
 		signedIn: newSignedIn(),
@@ -122,8 +120,8 @@ type call struct {
 	wire.Request
 	env    wire.Envelope
 	remote netip.AddrPort
-	crypt  *wire.Crypticle // that opened it, and seals the reply
-	key    *Accepted       // of ID; nil only if a request below version 3 names none
+	crypt  *wire.Crypticle       // that opened it, and seals the reply
+	key    *keystore.AcceptedKey // of ID; nil only if a request below version 3 names none
 }
 
 // private is a reply that is sealed for one minion only, under a key of its own.
@@ -161,7 +159,7 @@ func (m *Master) sealPrivate(c *call, value any) ([]byte, error) {
 	if c.key == nil || c.key.Pub == nil {
 		return wire.SealedReply(c.crypt, wire.Map{}, c.ReplyNonce(c.env))
 	}
-	reply, err := wire.PrivateReply(m.deps.Cluster.Key(), c.key.Pub, c.env.EncAlgo, c.env.SigAlgo, c.Nonce, c.env.Version, "pillar", value)
+	reply, err := wire.PrivateReply(m.deps.Cluster.ClusterKey(), c.key.Pub, c.env.EncAlgo, c.env.SigAlgo, c.Nonce, c.env.Version, "pillar", value)
 	if err != nil {
 		return m.refuse(wire.BadLoad("private_reply"), c.ID, c.remote), nil
 	}

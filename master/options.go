@@ -14,7 +14,6 @@ type Options struct {
 	// Channel.
 	MinimumAuthVersion int           // minimum_auth_version; lower versions are refused
 	RequestServerTTL   time.Duration // request_server_ttl; 0 is off
-	SessionGrace       time.Duration // how long the session key before the newest opens requests; 0 means an hour
 
 	// Signing in.
 	AutoAccept               bool
@@ -62,7 +61,6 @@ func DefaultOptions() Options {
 	return Options{
 		PublishPort:             4505,
 		MinimumAuthVersion:      3,
-		SessionGrace:            time.Hour,
 		AutosignTimeout:         120 * time.Minute,
 		AuthEvents:              true,
 		JobCache:                true,

@@ -256,7 +256,7 @@ func (m *Master) seal(load wire.Map) (payload []byte, epoch uint64, err error) {
 	}
 	var key *wire.PrivateKey
 	if m.opts.SignPubMessages {
-		key = m.deps.Cluster.Key()
+		key = m.deps.Cluster.ClusterKey()
 	}
 	payload, err = wire.Publication(shared.aes[0], key, m.opts.PublishSigningAlgorithm, load)
 	return payload, shared.of.AES[0].Epoch, err

@@ -319,7 +319,7 @@ func TestStaleKeyIsSealedAgain(t *testing.T) {
 	ms := newMasters(t, []string{"a", "b"}, nil)
 	ms.ready()
 	a, b := ms.nodes["a"], ms.nodes["b"]
-	b.cluster.rotate(true, false, time.Now())
+	b.cluster.rotate(true, false)
 	newer := b.cluster.Secrets()
 	var running sync.WaitGroup
 	running.Go(func() { // a learns of it a little later
@@ -336,7 +336,7 @@ func TestStaleKeyIsSealedAgain(t *testing.T) {
 	b.read(b.subs.get(0))
 
 	// The other way round: b waits until it has the sender's key.
-	a.cluster.rotate(true, false, time.Now())
+	a.cluster.rotate(true, false)
 	newest := a.cluster.Secrets()
 	running.Go(func() {
 		time.Sleep(50 * time.Millisecond)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"clustermaster/jobcache"
 	"clustermaster/wire"
 )
 
@@ -109,7 +110,7 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, value wire.Raw,
 	retcode, _ := load.Get("retcode")
 	success, _ := load.Get("success")
 	args, _ := load.Get("fun_args")
-	first, err := m.deps.Jobs.SaveReturn(ctx, jid, id, JobReturn{
+	first, err := m.deps.Jobs.SaveReturn(ctx, jid, id, jobcache.Return{
 		Return: value, Retcode: retcode, Success: success, FunArgs: args, Out: load.String("out"), Stamp: load.String("_stamp"),
 	})
 	if err != nil {

@@ -6,17 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 
-	"clustermaster/cluster"
 	"clustermaster/config"
 	"clustermaster/fileserver"
 	"clustermaster/hashring"
 	"clustermaster/internal/yaml11"
-	"clustermaster/jobcache"
 	"clustermaster/keystore"
 	"clustermaster/master"
 	"clustermaster/transport/minion"
@@ -68,50 +65,11 @@ func (p nearPeers) Members() []string {
 	return out
 }
 
-// masterCluster shows the cluster's secrets to the request handler, which
-// knows that they changed by their pointer.
-type masterCluster struct {
-	node *cluster.Node
-	last atomic.Pointer[secretsPair]
-}
-
-type secretsPair struct {
-	from *cluster.Secrets
-	to   *master.Secrets
-}
-
-func (c *masterCluster) Key() *wire.PrivateKey { return c.node.ClusterKey() }
-
-func (c *masterCluster) Secrets() *master.Secrets {
-	from := c.node.Secrets()
-	if p := c.last.Load(); p != nil && p.from == from {
-		return p.to
-	}
-	to := new(master.Secrets)
-	for _, e := range from.AES {
-		to.AES = append(to.AES, master.AESEpoch{Epoch: e.Epoch, Key: e.Key})
-	}
-	for _, e := range from.Session {
-		to.Session = append(to.Session, master.SessionEpoch{Epoch: e.Epoch, Secret: e.Secret})
-	}
-	c.last.Store(&secretsPair{from, to})
-	return to
-}
-
 // requests passes a request from the socket to the master.
 type requests struct{ m *master.Master }
 
 func (h requests) Handle(ctx context.Context, r minion.Request) ([]byte, error) {
 	return h.m.Handle(ctx, master.Request{Payload: r.Payload, Remote: r.Remote})
-}
-
-// masterJobs is the job cache as the request handler asks it.
-type masterJobs struct{ *jobcache.Cache }
-
-func (j masterJobs) SaveReturn(ctx context.Context, jid, id string, r master.JobReturn) (bool, error) {
-	return j.Cache.SaveReturn(ctx, jid, id, jobcache.Return{
-		Return: r.Return, Retcode: r.Retcode, Success: r.Success, FunArgs: r.FunArgs, Out: r.Out, Stamp: r.Stamp,
-	})
 }
 
 // subscribers passes publications to this master's publish sessions.
@@ -260,35 +218,15 @@ func textOrNil(s string) any {
 	return s
 }
 
-// masterKeys is the key store as the request handler asks it.
-type masterKeys struct{ r *rooms }
-
-func accepted(k *keystore.AcceptedKey) master.Accepted {
-	return master.Accepted{Pub: k.Pub, PubSum: k.PubSum, Index: k.Index}
-}
-
-func (k masterKeys) Accepted(id string) (master.Accepted, bool) {
-	key, ok := k.r.keys.Accepted(id)
-	if !ok {
-		return master.Accepted{}, false
-	}
-	return accepted(key), true
-}
-
-func (k masterKeys) Offer(ctx context.Context, id, pub string, p master.Policy) (master.Outcome, error) {
-	out, err := k.r.keys.Offer(ctx, id, pub, keystore.Policy{
-		Open: p.Open, Auto: keystore.Auto(p.Auto), MaxPending: p.MaxPending, Source: p.Source.String(),
-	})
-	m := master.Outcome{Act: out.Act, Ret: out.Ret}
-	if out.Key != nil {
-		key := accepted(out.Key)
-		m.Key = &key
-	}
-	return m, err
+// masterKeys is the key store, with what a minion may do to its own key.
+type masterKeys struct {
+	*keystore.Store
+	tells *operators
 }
 
 // Revoke deletes a minion's key at its own wish.
 func (k masterKeys) Revoke(ctx context.Context, id string) error {
-	_, _, err := k.r.tells.changeKeys(ctx, "delete", []string{id}, []keystore.State{keystore.Accepted}, k.r.opts.PreserveMinionCache, k.r.opts.RotateAESKey)
+	o := k.tells.opts
+	_, _, err := k.tells.changeKeys(ctx, "delete", []string{id}, []keystore.State{keystore.Accepted}, o.PreserveMinionCache, o.RotateAESKey)
 	return err
 }

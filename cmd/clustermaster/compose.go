@@ -182,8 +182,11 @@ func (r *rooms) openMaster() error {
 	if err != nil {
 		return err
 	}
+	if r.tells, err = newOperators(r); err != nil {
+		return err
+	}
 	r.mast, err = master.New(master.Deps{
-		Keys: masterKeys{r}, Cluster: &masterCluster{node: r.node}, Jobs: masterJobs{r.jobs}, Data: r.data, Targets: targets{r},
+		Keys: masterKeys{r.keys, r.tells}, Cluster: r.node, Jobs: r.jobs, Data: r.data, Targets: targets{r},
 		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: nearPeers{ringPeers{r}}, Files: files,
 	}, mo, r.log, r.reg)
 	if err != nil {
@@ -204,9 +207,6 @@ func (r *rooms) openMaster() error {
 // openOperator opens the commands' socket.
 func (r *rooms) openOperator() error {
 	var err error
-	if r.tells, err = newOperators(r); err != nil {
-		return err
-	}
 	r.sock, err = operator.Listen(r.opts.SockDir, operator.Deps{
 		Minions: r.tells, Keys: r.tells, Runners: r.tells, Log: r.log,
 		Status: func() operator.Status {
@@ -221,6 +221,7 @@ func (r *rooms) openOperator() error {
 // then the node hands leadership over; then the peer port, which that needs; the
 // stores close last, by serveMaster.
 func (r *rooms) run(ctx context.Context) error {
+	r.tells.life = ctx
 	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBase()
 	upper, uctx := errgroup.WithContext(ctx)
@@ -258,6 +259,7 @@ func (r *rooms) run(ctx context.Context) error {
 	upper.Go(func() error { return r.serveHealth(uctx) })
 	upper.Go(func() error { return r.serveMinions(uctx) })
 	err := upper.Wait()
+	r.tells.wait()
 	stopBase()
 	if lerr := lower.Wait(); lerr != nil && err == nil && !errors.Is(lerr, context.Canceled) {
 		err = lerr

@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"clustermaster/cli"
 )
@@ -23,12 +25,20 @@ type command struct {
 
 func commands() []command {
 	env := cliEnv()
+	// Ctrl-C ends a command in order: it says which job goes on without it.
+	typed := func(run func(context.Context, []string, cli.Env) int) func(context.Context, []string) int {
+		return func(ctx context.Context, args []string) int {
+			ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			return run(ctx, args, env)
+		}
+	}
 	return []command{
 		{"salt-master", "run the master", saltMaster},
-		{"salt", "run functions on minions", func(ctx context.Context, args []string) int { return cli.Salt(ctx, args, env) }},
-		{"salt-key", "accept, reject, delete and list minion keys", func(ctx context.Context, args []string) int { return cli.SaltKey(ctx, args, env) }},
-		{"salt-run", "run runner functions on this master", func(ctx context.Context, args []string) int { return cli.SaltRun(ctx, args, env) }},
-		{"salt-cp", "copy a file to minions", func(ctx context.Context, args []string) int { return cli.SaltCP(ctx, args, env) }},
+		{"salt", "run functions on minions", typed(cli.Salt)},
+		{"salt-key", "accept, reject, delete and list minion keys", typed(cli.SaltKey)},
+		{"salt-run", "run runner functions on this master", typed(cli.SaltRun)},
+		{"salt-cp", "copy a file to minions", typed(cli.SaltCP)},
 		{"dev", "start a cluster with a balancer and simulated minions, to play with", devCommand},
 		{"init", "print a new cluster_secret and the options of a first master", initCluster},
 		{"config", "config check [-c DIR]: read the configuration as a start would, and say what is wrong", configCommand},

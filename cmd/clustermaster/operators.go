@@ -26,6 +26,13 @@ import (
 type operators struct {
 	*rooms
 	runners, wheels *runner.Runner
+	life            context.Context //nolint:containedctx // of calls that go on after their caller has left
+}
+
+// wait returns when the calls that nobody waits for have ended.
+func (t *operators) wait() {
+	t.runners.Wait()
+	t.wheels.Wait()
 }
 
 var (
@@ -270,7 +277,7 @@ func (t *operators) Run(ctx context.Context, r operator.RunRequest, out func(kin
 		run, req.Fun = t.wheels, fun
 	}
 	if r.Async {
-		jid, err := run.Start(context.WithoutCancel(ctx), req)
+		jid, err := run.Start(t.life, req)
 		return operator.RunResult{JID: jid, Return: run.Tag(jid), Success: err == nil}, err
 	}
 	res := run.Run(ctx, req, out)
