@@ -74,6 +74,9 @@ func (s *Server) find(path, env string) (found, bool) {
 
 // inRoot looks a clean relative path up below one root.
 func (s *Server) inRoot(root, rel string) (found, bool) {
+	if staged(rel) {
+		return found{}, false
+	}
 	full := filepath.Join(root, rel)
 	info, err := os.Stat(full)
 	if err != nil || !info.Mode().IsRegular() || s.ignored(full) {

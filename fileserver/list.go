@@ -160,6 +160,9 @@ func (w *walker) walk(dir, rel string, above []os.FileInfo) {
 	}
 	above = append(above[:len(above):len(above)], self)
 	for _, e := range entries {
+		if e.Name() == StagingDir {
+			continue
+		}
 		if w.n++; w.n > maxListed {
 			w.full = true
 			return
@@ -185,7 +188,7 @@ func (w *walker) add(full, name string, isDir, isLink bool) {
 	}
 	if isDir {
 		w.dirs[name] = struct{}{}
-		if entries, err := os.ReadDir(full); err == nil && len(entries) == 0 {
+		if entries, err := os.ReadDir(full); err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != StagingDir }) {
 			w.empty[name] = struct{}{}
 		}
 	} else {

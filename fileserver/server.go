@@ -39,6 +39,10 @@ type Options struct {
 	ListCacheTime  time.Duration // fileserver_list_cache_time; Salt's default is 20 s
 }
 
+// StagingDir is the folder in a root where contents for it are prepared and replaced ones kept (package statesync). Nothing below
+// a folder of that name is found or listed.
+const StagingDir = ".clustermaster-staging"
+
 // anyEnv is the name of the environment that stands for those that are not configured.
 const anyEnv = "__env__"
 
@@ -193,6 +197,9 @@ func safeEnv(env string) bool {
 	}
 	return true
 }
+
+// staged reports whether a path relative to a root leads to where contents are prepared.
+func staged(rel string) bool { return slices.Contains(strings.Split(rel, "/"), StagingDir) }
 
 // ignored applies file_ignore_regex and file_ignore_glob.
 func (s *Server) ignored(path string) bool {
