@@ -164,14 +164,7 @@ func (r *rooms) openMaster() error {
 	r.bus = event.NewBus(o.MaxEventSize, r.log, r.reg)
 	r.mesh = event.NewMesh(r.bus, nearPeers{ringPeers{r}}, r.log)
 	lim := minion.Limits{
-		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog, MaxConns: o.MaxConnections,
-	}
-	if o.ProxyProtocol {
-		prefixes, err := prefixesOf(o.ProxyProtocolFrom)
-		if err != nil {
-			return err
-		}
-		lim.ProxyFrom = prefixes
+		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog, MaxConns: o.MaxConnections, ProxyFrom: o.ProxyFrom(),
 	}
 	r.pub = minion.NewPubServer(lim, o.ZmqFiltering, r.log, r.reg)
 	files, err := fileserver.New(fileOptions(o), r.log, r.reg)
@@ -331,25 +324,6 @@ func (r *rooms) serveMinions(ctx context.Context) error {
 	g.Go(func() error { return r.pub.Serve(ctx, pub) })
 	g.Go(func() error { return r.req.Serve(ctx, req) })
 	return g.Wait()
-}
-
-func prefixesOf(from []string) ([]netip.Prefix, error) {
-	if len(from) == 0 {
-		return nil, errors.New("proxy_protocol: True needs proxy_protocol_from, the addresses of the balancers that are trusted")
-	}
-	var out []netip.Prefix
-	for _, s := range from {
-		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			a, aerr := netip.ParseAddr(s)
-			if aerr != nil {
-				return nil, fmt.Errorf("proxy_protocol_from: %q is neither an address nor a network", s)
-			}
-			p = netip.PrefixFrom(a, a.BitLen())
-		}
-		out = append(out, p)
-	}
-	return out, nil
 }
 
 // signKey reads the pair of master_sign_pubkey, making it as Salt does if there is none.

@@ -80,16 +80,13 @@ func saltMaster(ctx context.Context, args []string) int {
 	if err == nil {
 		err = f.apply(opts)
 	}
-	for _, w := range warnings {
-		fmt.Fprintf(os.Stderr, "[WARNING ] %s\n", w)
-	}
 	if err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			fmt.Fprintf(os.Stderr, "[ERROR   ] %s\n", line)
 		}
 		return exitConfig
 	}
-	return runMaster(ctx, opts, f)
+	return runMaster(ctx, opts, f, warnings)
 }
 
 // apply lays the flags over the options.
@@ -114,7 +111,7 @@ func (f masterFlags) apply(o *config.Options) error {
 
 // runMaster is the life of the process: ports, folders, user, log, pidfile,
 // the master itself, signals.
-func runMaster(ctx context.Context, o *config.Options, f masterFlags) int {
+func runMaster(ctx context.Context, o *config.Options, f masterFlags, warnings []config.Warning) int {
 	if busy := busyPort(ctx, o); busy != nil {
 		fmt.Fprintf(os.Stderr, "[WARNING ] Unable to bind socket %s, error: %v; Is there another salt-master running?\n", busy.addr, busy.err)
 		fmt.Fprintln(os.Stderr, "The salt master is shutdown. The ports are not available to bind")
@@ -143,6 +140,13 @@ func runMaster(ctx context.Context, o *config.Options, f masterFlags) int {
 		return exitConfig
 	}
 	defer closeLog()
+	for _, w := range warnings {
+		level := slog.LevelWarn
+		if w.Severe {
+			level = slog.LevelError
+		}
+		log.Log(ctx, level, w.String(), "component", "config")
+	}
 	if err := writePidfile(o.PidFile); err != nil {
 		log.Error("pidfile not written", "err", err)
 	} else {

@@ -18,7 +18,6 @@ import (
 var (
 	errSilent   = errors.New("peer does not answer PING")
 	errStopping = errors.New("endpoint stops")
-	errFull     = errors.New("too many connections")
 )
 
 // endpoint is what the request and the publish side have in common: the accept loop,
@@ -131,15 +130,13 @@ func (e *endpoint) serveConn(ctx context.Context, conn net.Conn) {
 	if addr, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
 		l.peer = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
 	}
-	err := errFull
-	if e.track(l) {
-		err = e.shakeAndTalk(ctx, l)
-		e.untrack(l)
-	} else {
+	if !e.track(l) {
 		e.met.closed.WithLabelValues("full").Inc()
 		e.quiet.warn("close minion connection: too many", "n", e.lim.MaxConns)
 		return
 	}
+	err := e.shakeAndTalk(ctx, l)
+	e.untrack(l)
 	if e.stopping.Load() {
 		err = errStopping
 	}
