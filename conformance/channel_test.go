@@ -6,6 +6,7 @@ import "testing"
 func TestChannel(t *testing.T) {
 	s := newSuite(t)
 	for _, l := range []line{
+		{"8_zmq_filtering", strict, "", testFiltering},
 		{"25_refusals", lenient, "", testRefusals},
 		{"26_versions", lenient, "", testVersions},
 		{"27_minimum_auth_version_3", strict, "", testMinimumVersion},
@@ -32,4 +33,15 @@ func TestChannel(t *testing.T) {
 	} {
 		s.each(l)
 	}
+	t.Run("55_three_masters", s.testCluster)
+	for _, l := range []line{
+		{"56_nonce_in_the_reply", lenient, "", testNonces},
+		{"57_pillar_replies", lenient, "", testPillarReplies},
+		{"58_5_MB", lenient, "", testLarge},
+		{"60_no_serial", strict, "", testSerial},
+	} {
+		s.each(l)
+	}
+	t.Run("62_replies_at_start", s.testStartReplies)
+	s.each(line{"69_foreign_greeting", lenient, ours, testForeignGreeting})
 }
