@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"testing"
-	"time"
 
 	"clustermaster/e2e"
 	"clustermaster/wire"
