@@ -1,0 +1,13 @@
+// Package bench measures Salt masters from the minions' side: ours, and Salt's own by the
+// same means.
+//
+// Lives here: the load generator (sign-in, sealed requests, closed and open loop), its
+// histogram, the figures of whole masters that it starts itself (memory, start, death of
+// the leader), tables and JSON.
+// Does not: the bytes of messages (package wire), sockets (package transport/minion), a
+// minion's life (package simminion), a master.
+//
+// Guarantee: a figure counts only answers that were checked to be the right ones, every
+// request that was due is in the account, and in the open loop a latency begins when the
+// request was due, not when the generator came round to sending it.
+package bench

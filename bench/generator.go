@@ -1,0 +1,164 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// requestPatience is how long one request may take (Salt's minions wait 60 s; a figure of
+// such a master says enough with 10 s).
+const requestPatience = 10 * time.Second
+
+// signInPatience bounds the sign-in of all minions together.
+const signInPatience = 2 * time.Minute
+
+// pendingPause is between two sign-ins of a minion whose key is not accepted yet.
+const pendingPause = 2 * time.Second
+
+// Generator is a crowd of signed-in minions on a number of connections.
+type Generator struct {
+	crews []*crew
+	job   job
+}
+
+// Crowd says how many minions a Generator has and where they go.
+type Crowd struct {
+	// Masters are the request ports, host:port. Connections are spread over them in turn.
+	Masters []string
+	Minions int
+	Workers int // connections, each with its share of the minions
+	// Prefix of the minions' ids; a number from 1 follows.
+	Prefix string
+	// SaltEnv and File (a path below file_roots, "" for none) are asked for.
+	SaltEnv, File string
+}
+
+// poolKeys is the number of RSA keys that minions share.
+const poolKeys = 4
+
+// newGenerator signs all minions in. onPending, if not nil, is called once when the master
+// keeps one waiting for its key to be accepted.
+func newGenerator(ctx context.Context, c Crowd, keys []*keyPair, m *meter, onPending func()) (*Generator, error) {
+	if c.Workers < 1 || c.Minions < c.Workers {
+		return nil, fmt.Errorf("%d minions can't share %d connections: each connection needs one", c.Minions, c.Workers)
+	}
+	g := &Generator{job: job{saltenv: c.SaltEnv, file: c.File}}
+	for i := range c.Workers {
+		g.crews = append(g.crews, &crew{line: line{addr: c.Masters[i%len(c.Masters)]}, job: &g.job})
+	}
+	for i := range c.Minions {
+		w := g.crews[i%c.Workers]
+		w.sessions = append(w.sessions, newSession(fmt.Sprintf("%s%d", c.Prefix, i+1), keys[i%len(keys)]))
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, signInPatience, fmt.Errorf("not within %s", signInPatience))
+	defer cancel()
+	var wg sync.WaitGroup
+	var pending sync.Once
+	errs := make([]error, len(g.crews))
+	for i, w := range g.crews {
+		wg.Go(func() {
+			errs[i] = w.signInAll(ctx, m, func() {
+				if onPending != nil {
+					pending.Do(onPending)
+				}
+			})
+			if errs[i] != nil {
+				cancel() // one is enough to give up
+			}
+		})
+	}
+	wg.Wait()
+	if err := firstCause(ctx, errs); err != nil {
+		g.Close()
+		return nil, fmt.Errorf("sign minions in: %w", err)
+	}
+	return g, nil
+}
+
+// firstCause prefers the error that ended the others.
+func firstCause(ctx context.Context, errs []error) error {
+	var out error
+	for _, err := range errs {
+		if err != nil && (out == nil || errors.Is(out, context.Canceled)) {
+			out = err
+		}
+	}
+	if cause := context.Cause(ctx); errors.Is(out, context.DeadlineExceeded) && cause != nil {
+		return fmt.Errorf("%w: %w", cause, out)
+	}
+	return out
+}
+
+// signInTries is how often a minion's sign-in may fail before the run is given up: masters drop
+// a few connections when hundreds come at once.
+const signInTries = 5
+
+func (c *crew) signInAll(ctx context.Context, m *meter, onPending func()) error {
+	for _, s := range c.sessions {
+		for failed := 0; ; {
+			err := c.attempt(ctx, s)
+			if err == nil {
+				break
+			}
+			wait := failurePause
+			if errors.Is(err, errPending) {
+				onPending()
+				wait = pendingPause
+			} else if failed++; failed == signInTries {
+				return fmt.Errorf("%s at %s: %w", s.id, c.line.addr, err)
+			}
+			if !sleepUntil(ctx, time.Now().Add(wait)) {
+				return fmt.Errorf("%s at %s: %w: %w", s.id, c.line.addr, ctx.Err(), err)
+			}
+		}
+		m.answered.Add(1)
+	}
+	return nil
+}
+
+func (c *crew) attempt(ctx context.Context, s *session) error {
+	ctx, cancel := context.WithTimeout(ctx, requestPatience)
+	defer cancel()
+	return s.signIn(ctx, &c.line)
+}
+
+// Check sends one request of a kind from the first minion of every connection, so that a kind which can't
+// work is found before it is measured. The error is of the first that failed.
+func (g *Generator) Check(ctx context.Context, k kind) error {
+	ctx, cancel := context.WithTimeout(ctx, requestPatience)
+	defer cancel()
+	for _, c := range g.crews {
+		send := k.send
+		if k.name == "_pillar" {
+			send = openPillar
+		}
+		err := send(ctx, c.sessions[0], &c.line, &g.job)
+		if err != nil { // keys may just have been rotated: what didn't open is asked for again
+			err = send(ctx, c.sessions[0], &c.line, &g.job)
+		}
+		if err != nil {
+			return fmt.Errorf("check of %s: %w", c.line.addr, err)
+		}
+	}
+	return nil
+}
+
+// drive measures one kind.
+func (g *Generator) drive(ctx context.Context, k kind, p pace, m *meter, begin func() func()) account {
+	workers := make([]requester, len(g.crews))
+	for i, c := range g.crews {
+		c.kind = k
+		workers[i] = c
+	}
+	return drive(ctx, workers, p, m, begin)
+}
+
+// Close ends all connections.
+func (g *Generator) Close() {
+	for _, c := range g.crews {
+		c.line.close()
+	}
+}

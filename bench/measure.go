@@ -1,0 +1,144 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// plan says what is measured of a master, and for how long.
+type plan struct {
+	kinds          []kind
+	warmup, length time.Duration // of each load
+	rate           rate
+	openFor        []string // with a share as the rate: only these kinds; empty: all
+}
+
+// rate is --rate: so many a second, or a share of what the closed loop reached just before.
+type rate struct {
+	perSecond, share float64 // both 0: closed loop only
+}
+
+func parseRate(s string) (rate, error) {
+	if s == "" {
+		return rate{}, nil
+	}
+	number, percent := strings.CutSuffix(s, "%")
+	v, err := strconv.ParseFloat(number, 64)
+	switch {
+	case err != nil || !(v > 0) || v > 1e7:
+		return rate{}, fmt.Errorf("rate %q: want requests per second, such as 500, or a share of the closed loop's throughput, such as 50%%", s)
+	case percent:
+		return rate{share: v / 100}, nil
+	}
+	return rate{perSecond: v}, nil
+}
+
+// bencher measures and prints as it goes.
+type bencher struct {
+	out      io.Writer
+	progress *progress
+	keys     []*keyPair
+	plan     plan
+}
+
+// say prints a line of output.
+func (b *bencher) say(format string, args ...any) {
+	b.progress.clear()
+	fmt.Fprintf(b.out, format+"\n", args...)
+}
+
+// connect signs a crowd in, with a progress line.
+func (b *bencher) connect(ctx context.Context, c Crowd) (*Generator, error) {
+	m := new(meter)
+	defer b.progress.watch(fmt.Sprintf("sign in %d minions", c.Minions), m, 0)()
+	return newGenerator(ctx, c, b.keys, m, func() {
+		b.say("The master has not accepted the minions' keys: accept %s*, or set auto_accept there; waiting.", c.Prefix)
+	})
+}
+
+// loads measures every kind of the plan. pids are the masters' processes, if known: their CPU
+// share is noted, and sampled, if not nil, is called about twice a second under load.
+func (b *bencher) loads(ctx context.Context, g *Generator, pids []int, sampled func()) ([]Load, error) {
+	var out []Load
+	for _, k := range b.plan.kinds {
+		if err := g.Check(ctx, k); err != nil {
+			if ctx.Err() != nil {
+				return out, ctx.Err()
+			}
+			out = append(out, Load{Request: k.name, Err: err.Error()})
+			continue
+		}
+		open := b.plan.rate.perSecond
+		if open == 0 {
+			l := b.load(ctx, g, k, 0, pids, sampled)
+			out = append(out, l)
+			if b.openWanted(k) {
+				open = b.plan.rate.share * l.PerSecond
+			}
+		}
+		if open > 0 && ctx.Err() == nil {
+			out = append(out, b.load(ctx, g, k, open, pids, sampled))
+		}
+		if ctx.Err() != nil {
+			return out, ctx.Err()
+		}
+	}
+	return out, nil
+}
+
+func (b *bencher) openWanted(k kind) bool {
+	if b.plan.rate.share == 0 {
+		return false
+	}
+	for _, name := range b.plan.openFor {
+		if name == k.name {
+			return true
+		}
+	}
+	return len(b.plan.openFor) == 0
+}
+
+// sampleEvery is the time between two looks at the masters' memory.
+const sampleEvery = 500 * time.Millisecond
+
+// load measures one kind at one pace.
+func (b *bencher) load(ctx context.Context, g *Generator, k kind, perSecond float64, pids []int, sampled func()) Load {
+	l := Load{Request: k.name, Rate: perSecond}
+	m := new(meter)
+	p := pace{warmup: b.plan.warmup, measure: b.plan.length, rate: perSecond, patience: requestPatience}
+	stop := b.progress.watch(l.title(), m, p.warmup+p.measure)
+	a := g.drive(ctx, k, p, m, func() func() {
+		start, own, theirs := time.Now(), ownCPU(), cpuOf(pids)
+		stopSampling := every(ctx, sampleEvery, sampled)
+		return func() {
+			stopSampling()
+			all := float64(time.Since(start)) * float64(runtime.NumCPU())
+			l.GeneratorCPU = float64(ownCPU()-own) / all
+			l.MastersCPU = float64(cpuOf(pids)-theirs) / all
+		}
+	})
+	stop()
+	l.fill(&a)
+	return l
+}
+
+// every calls f again and again until the returned function is called, which calls it once more.
+func every(ctx context.Context, d time.Duration, f func()) (stop func()) {
+	if f == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for sleepUntil(ctx, time.Now().Add(d)) {
+			f()
+		}
+	})
+	return func() { cancel(); wg.Wait(); f() }
+}

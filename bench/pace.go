@@ -1,0 +1,222 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// requester sends one request at a time and waits for its answer.
+type requester interface {
+	// Request returns nil when the right answer came. It is called by one goroutine.
+	Request(ctx context.Context) error
+}
+
+// pace says how requests follow one another.
+type pace struct {
+	// warmup comes before the measured time; its requests are sent but not counted.
+	warmup, measure time.Duration
+	// rate is the number of requests due in a second (open loop); 0: each worker sends
+	// the next one as soon as it has its answer (closed loop).
+	rate float64
+	// patience is how long one request may take; past it, it failed.
+	patience time.Duration
+}
+
+// account is what became of the requests of a drive.
+type account struct {
+	// Due is how many requests were to start in the measured time: in the open loop by
+	// the clock, in the closed loop as many as did. Due = Answered + Failed + Unsent.
+	Due, Answered, Failed, Unsent uint64
+	// Completed is how many good answers arrived within the measured time, whenever
+	// asked for: the throughput is Completed / Took.
+	Completed uint64
+	Took      time.Duration
+	// Latency is of the requests due in the measured time. Time-outs count with
+	// the patience, unsent ones with the time that they had waited; other failures are left out.
+	Latency Histogram
+	// Err is the first failure.
+	Err error
+}
+
+// PerSecond is the throughput.
+func (a *account) PerSecond() float64 {
+	if a.Took <= 0 {
+		return 0
+	}
+	return float64(a.Completed) / a.Took.Seconds()
+}
+
+// meter lets others watch a drive.
+type meter struct{ answered, failed atomic.Uint64 }
+
+// failurePause keeps a worker whose requests fail at once from spinning.
+const failurePause = 20 * time.Millisecond
+
+// drive lets every worker send requests at the given pace and returns the account when
+// the last answer is in or its patience is over. begin, if not nil, is called when the
+// measured time begins and its result when that ends.
+func drive(ctx context.Context, workers []requester, p pace, m *meter, begin func() (end func())) account {
+	if m == nil {
+		m = new(meter)
+	}
+	d := &driving{pace: p, meter: m, start: time.Now()}
+	d.from = d.start.Add(p.warmup)
+	d.to = d.from.Add(p.measure)
+	accounts := make([]account, len(workers))
+	var wg sync.WaitGroup
+	for i, w := range workers {
+		wg.Go(func() {
+			if p.rate > 0 {
+				d.open(ctx, w, &accounts[i])
+			} else {
+				d.closed(ctx, w, &accounts[i])
+			}
+		})
+	}
+	if begin != nil && sleepUntil(ctx, d.from) {
+		end := begin()
+		sleepUntil(ctx, d.to)
+		end()
+	}
+	wg.Wait()
+	sum := account{Took: min(time.Since(d.from), p.measure)}
+	for i := range accounts {
+		sum.add(&accounts[i])
+	}
+	if p.rate > 0 && ctx.Err() == nil {
+		d.settle(&sum)
+	}
+	return sum
+}
+
+func (a *account) add(o *account) {
+	a.Due += o.Due
+	a.Answered += o.Answered
+	a.Failed += o.Failed
+	a.Unsent += o.Unsent
+	a.Completed += o.Completed
+	a.Latency.Merge(&o.Latency)
+	if a.Err == nil {
+		a.Err = o.Err
+	}
+}
+
+// driving is the common state of the workers of a drive.
+type driving struct {
+	pace
+	meter           *meter
+	start, from, to time.Time
+	next            atomic.Int64 // open loop: the first slot that nobody took
+}
+
+// closed sends one request after the other until the time is over.
+func (d *driving) closed(ctx context.Context, w requester, a *account) {
+	for ctx.Err() == nil {
+		due := time.Now()
+		if !due.Before(d.to) {
+			return
+		}
+		d.one(ctx, w, due, a)
+	}
+}
+
+// open takes slots: request number i is due at start + i/rate, whatever became of those
+// before it. A worker that is late sends at once, and its latency begins at the due time.
+func (d *driving) open(ctx context.Context, w requester, a *account) {
+	for {
+		due := d.slot(d.next.Add(1) - 1)
+		if !due.Before(d.to) || !sleepUntil(ctx, due) {
+			return
+		}
+		if !time.Now().Before(d.to) { // too late to send: it never will be
+			d.unsent(due, a)
+			continue
+		}
+		d.one(ctx, w, due, a)
+	}
+}
+
+func (d *driving) slot(i int64) time.Time {
+	return d.start.Add(time.Duration(float64(i) / d.rate * float64(time.Second)))
+}
+
+// unsent accounts for a request that was due and not sent by the end: it had waited at
+// least until then.
+func (d *driving) unsent(due time.Time, a *account) {
+	if due.Before(d.from) {
+		return
+	}
+	a.Due++
+	a.Unsent++
+	a.Latency.Record(d.to.Sub(due))
+}
+
+// settle accounts for the slots that no worker took, for all were busy until the end.
+func (d *driving) settle(sum *account) {
+	for i := d.next.Load(); ; i++ {
+		due := d.slot(i)
+		if !due.Before(d.to) {
+			return
+		}
+		d.unsent(due, sum)
+	}
+}
+
+// one sends a request and accounts for it.
+func (d *driving) one(ctx context.Context, w requester, due time.Time, a *account) {
+	reqCtx, cancel := context.WithTimeout(ctx, d.patience)
+	err := w.Request(reqCtx)
+	late := errors.Is(err, context.DeadlineExceeded)
+	cancel()
+	now := time.Now()
+	counted := !due.Before(d.from)
+	if ctx.Err() != nil && err != nil {
+		return // cut short by the caller
+	}
+	if counted {
+		a.Due++
+	}
+	if err != nil {
+		d.meter.failed.Add(1)
+		if counted {
+			a.Failed++
+			if a.Err == nil {
+				a.Err = err
+			}
+			if late {
+				a.Latency.Record(now.Sub(due))
+			}
+		}
+		if !late {
+			sleepUntil(ctx, now.Add(failurePause))
+		}
+		return
+	}
+	d.meter.answered.Add(1)
+	if counted {
+		a.Answered++
+		a.Latency.Record(now.Sub(due))
+	}
+	if !now.Before(d.from) && now.Before(d.to) {
+		a.Completed++
+	}
+}
+
+// sleepUntil reports whether t came before ctx ended.
+func sleepUntil(ctx context.Context, t time.Time) bool {
+	wait := time.Until(t)
+	if wait <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

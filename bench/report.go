@@ -1,0 +1,267 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// Report is a whole run, as --json writes it. Fields are only ever added.
+type Report struct {
+	Made    time.Time `json:"made"`
+	Machine Machine   `json:"machine"`
+	Columns []Column  `json:"columns"`
+}
+
+// Column is one setting that was measured: an address, one master, three masters.
+type Column struct {
+	Name    string   `json:"name"`
+	Masters []string `json:"masters"`
+	Minions int      `json:"minions"`
+	Workers int      `json:"workers"`
+	Figures []Figure `json:"figures"`
+	Loads   []Load   `json:"loads"`
+}
+
+// Figure is one number of a column.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"` // MB, s or ms
+	Note  string  `json:"note,omitempty"`
+}
+
+// Load is one kind of request at one pace. Latencies are in milliseconds; shares of CPU are of
+// all the machine's CPUs, 1 being all of them.
+type Load struct {
+	Request   string  `json:"request"`
+	Rate      float64 `json:"rate,omitempty"` // due in a second: open loop; 0: closed loop
+	Seconds   float64 `json:"seconds"`
+	PerSecond float64 `json:"per_second"`
+	Due       uint64  `json:"due"`
+	Answered  uint64  `json:"answered"`
+	Failed    uint64  `json:"failed"`
+	Unsent    uint64  `json:"unsent"`
+	P50       float64 `json:"p50_ms"`
+	P90       float64 `json:"p90_ms"`
+	P99       float64 `json:"p99_ms"`
+	P999      float64 `json:"p999_ms"`
+	Max       float64 `json:"max_ms"`
+	Mean      float64 `json:"mean_ms"`
+	// GeneratorCPU and MastersCPU are shares; MastersCPU is 0 where the masters' processes are not known.
+	GeneratorCPU float64 `json:"generator_cpu"`
+	MastersCPU   float64 `json:"masters_cpu,omitempty"`
+	Err          string  `json:"error,omitempty"` // the first failure
+}
+
+func (l *Load) fill(a *account) {
+	l.Seconds, l.PerSecond = a.Took.Seconds(), a.PerSecond()
+	l.Due, l.Answered, l.Failed, l.Unsent = a.Due, a.Answered, a.Failed, a.Unsent
+	h := &a.Latency
+	l.P50, l.P90, l.P99, l.P999 = ms(h.Quantile(0.5)), ms(h.Quantile(0.9)), ms(h.Quantile(0.99)), ms(h.Quantile(0.999))
+	l.Max, l.Mean = ms(h.Max()), ms(h.Mean())
+	if a.Err != nil {
+		l.Err = a.Err.Error()
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// title names the load in a table.
+func (l *Load) title() string {
+	if l.Rate > 0 {
+		return fmt.Sprintf("%s at %s/s", l.Request, number(l.Rate))
+	}
+	return l.Request
+}
+
+// number prints with three digits, and thousands parted by commas.
+func number(v float64) string {
+	switch {
+	case v < 0:
+		return "-" + number(-v)
+	case v >= 99.95:
+		s := fmt.Sprintf("%.0f", v)
+		for i := len(s) - 3; i > 0; i -= 3 {
+			s = s[:i] + "," + s[i:]
+		}
+		return s
+	case v >= 9.995:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
+}
+
+// table prints rows in columns: the first to the left, the others to the right.
+func table(w io.Writer, rows [][]string) {
+	var width []int
+	for _, r := range rows {
+		for i, cell := range r {
+			if i == len(width) {
+				width = append(width, 0)
+			}
+			width[i] = max(width[i], len([]rune(cell)))
+		}
+	}
+	for _, r := range rows {
+		var b strings.Builder
+		for i, cell := range r {
+			pad := strings.Repeat(" ", width[i]-len([]rune(cell)))
+			if i == 0 {
+				b.WriteString(cell + pad)
+			} else {
+				b.WriteString("  " + pad + cell)
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+	}
+}
+
+var loadHead = []string{"request", "per second", "p50 ms", "p99 ms", "max ms", "failed", "unsent", "generator CPU", "masters CPU"}
+
+func (l *Load) row() []string {
+	masters := "-"
+	if l.MastersCPU > 0 {
+		masters = fmt.Sprintf("%.0f %%", 100*l.MastersCPU)
+	}
+	if l.Answered == 0 {
+		return []string{l.title(), "none", "-", "-", "-", fmt.Sprint(l.Failed), fmt.Sprint(l.Unsent), fmt.Sprintf("%.0f %%", 100*l.GeneratorCPU), masters}
+	}
+	return []string{l.title(), number(l.PerSecond), number(l.P50), number(l.P99), number(l.Max), fmt.Sprint(l.Failed), fmt.Sprint(l.Unsent),
+		fmt.Sprintf("%.0f %%", 100*l.GeneratorCPU), masters}
+}
+
+// printColumn prints all of one column.
+func printColumn(w io.Writer, c Column) {
+	fmt.Fprintf(w, "\n%s: %s; %d minions on %d connections\n\n", c.Name, strings.Join(c.Masters, " "), c.Minions, c.Workers)
+	rows := [][]string{loadHead}
+	for i := range c.Loads {
+		rows = append(rows, c.Loads[i].row())
+	}
+	table(w, rows)
+	for i := range c.Loads {
+		if l := &c.Loads[i]; l.Err != "" {
+			fmt.Fprintf(w, "%s: first failure: %s\n", l.title(), l.Err)
+		}
+	}
+	if len(c.Figures) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, f := range c.Figures {
+		fmt.Fprintf(w, "%s: %s\n", f.Name, f)
+	}
+}
+
+// String is the value with its unit and note.
+func (f Figure) String() string {
+	s := number(f.Value) + " " + f.Unit
+	if f.Note != "" {
+		s += " (" + f.Note + ")"
+	}
+	return s
+}
+
+// printSummary prints the columns side by side: throughput with p50/p99 of the closed
+// loops, then the open ones and the figures.
+func printSummary(w io.Writer, r *Report) {
+	head := []string{"figure"}
+	for _, c := range r.Columns {
+		head = append(head, c.Name)
+	}
+	rows := [][]string{head}
+	addRow := func(name string, cell func(c *Column) string) {
+		row := []string{name}
+		for i := range r.Columns {
+			row = append(row, cell(&r.Columns[i]))
+		}
+		rows = append(rows, row)
+	}
+	for _, name := range loadTitles(r) {
+		addRow(name, func(c *Column) string {
+			for i := range c.Loads {
+				if l := &c.Loads[i]; name == l.summaryTitle() {
+					return l.cell()
+				}
+			}
+			return "-"
+		})
+	}
+	for _, name := range figureNames(r) {
+		addRow(name, func(c *Column) string {
+			for _, f := range c.Figures {
+				if f.Name == name {
+					return number(f.Value) + " " + f.Unit
+				}
+			}
+			return "-"
+		})
+	}
+	fmt.Fprintln(w)
+	table(w, rows)
+}
+
+// summaryTitle is the same in all columns, though the rates of open loops differ.
+func (l *Load) summaryTitle() string {
+	if l.Rate > 0 {
+		return l.Request + ", p50/p99 ms at a fixed rate"
+	}
+	return l.Request + "/s, p50/p99 ms"
+}
+
+func (l *Load) cell() string {
+	if l.Answered == 0 {
+		return "none"
+	}
+	latency := number(l.P50) + "/" + number(l.P99)
+	if l.Rate > 0 {
+		return fmt.Sprintf("%s at %s/s", latency, number(l.Rate))
+	}
+	return fmt.Sprintf("%s, %s", number(l.PerSecond), latency)
+}
+
+func loadTitles(r *Report) []string {
+	return distinct(r, func(c *Column, add func(string)) {
+		for i := range c.Loads {
+			add(c.Loads[i].summaryTitle())
+		}
+	})
+}
+
+func figureNames(r *Report) []string {
+	return distinct(r, func(c *Column, add func(string)) {
+		for _, f := range c.Figures {
+			add(f.Name)
+		}
+	})
+}
+
+// distinct lists names in the order of their first appearance.
+func distinct(r *Report, each func(c *Column, add func(string))) []string {
+	var out []string
+	seen := make(map[string]bool)
+	for i := range r.Columns {
+		each(&r.Columns[i], func(name string) {
+			if !seen[name] {
+				seen[name] = true
+				out = append(out, name)
+			}
+		})
+	}
+	return out
+}
+
+// write puts the report into a file as JSON.
+func (r *Report) write(path string) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = os.WriteFile(path, append(b, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}

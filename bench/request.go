@@ -1,0 +1,293 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"clustermaster/wire"
+)
+
+// kind is one sort of request.
+type kind struct {
+	name  string // as figures show it
+	about string
+	// file says that the kind needs a file of the file server.
+	file bool
+	// unasked is false for kinds that only run when named.
+	unasked bool
+	send    func(ctx context.Context, s *session, l *line, j *job) error
+}
+
+// kinds are measured in this order.
+func kinds() []kind {
+	return []kind{
+		{name: "_auth", about: "sign-in of an accepted minion that has not seen this master before", send: sendAuth},
+		{name: "_auth+token", about: "sign-in with the token of a minion that has", unasked: true, send: sendAuthToken},
+		{name: "_return", about: "the return of test.ping, a new jid each time", send: sendReturn},
+		{name: "_minion_event", about: "one event of 100 bytes", send: sendEvent},
+		{name: "_pillar", about: "the pillar, with grains of a usual size", send: sendPillar},
+		{name: "_file_list", about: "the list of all files of an environment", send: sendFileList},
+		{name: "_file_hash", about: "the hash of one file", file: true, send: sendFileHash},
+		{name: "_serve_file", about: "the first MiB of one file", file: true, send: sendFile},
+	}
+}
+
+// choose picks the kinds of a list such as "return,event"; "" is all that the means allow. The
+// leading underscore may be left out.
+func choose(only, file string) ([]kind, error) {
+	var out []kind
+	if only == "" {
+		for _, k := range kinds() {
+			if !k.unasked && (file != "" || !k.file) {
+				out = append(out, k)
+			}
+		}
+		return out, nil
+	}
+	for name := range strings.SplitSeq(only, ",") {
+		name = "_" + strings.TrimLeft(strings.TrimSpace(name), "_")
+		i := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("unknown request %q; there are %s", name, kindNames())
+		}
+		k := kinds()[i]
+		if k.file && file == "" {
+			return nil, fmt.Errorf("%s needs --file, a path below the master's file_roots", name)
+		}
+		out = append(out, k)
+	}
+	return out, nil
+}
+
+func kindNames() string {
+	var names []string
+	for _, k := range kinds() {
+		names = append(names, k.name)
+	}
+	return strings.Join(names, " ")
+}
+
+// job is what the requests of one run have in common.
+type job struct {
+	saltenv, file string
+	lastJID       atomic.Int64 // microseconds since the epoch
+}
+
+// jid makes a jid that this run has not used: the time, or the next free microsecond.
+func (j *job) jid() string {
+	for {
+		last := j.lastJID.Load()
+		now := max(time.Now().UnixMicro(), last+1)
+		if j.lastJID.CompareAndSwap(last, now) {
+			return wire.JID(time.UnixMicro(now))
+		}
+	}
+}
+
+// crew is one worker: a connection and the minions that take turns on it.
+type crew struct {
+	line     line
+	sessions []*session
+	turn     int
+	job      *job
+	kind     kind
+}
+
+// Request sends the next minion's request.
+func (c *crew) Request(ctx context.Context) error {
+	s := c.sessions[c.turn%len(c.sessions)]
+	c.turn++
+	return c.kind.send(ctx, s, &c.line, c.job)
+}
+
+// sendAuth signs in as on first contact. The answer's signature and nonce are checked, but
+// its keys are not decrypted: that is the minion's work, and on one machine it would
+// take from the master's time more than the master itself needs.
+func sendAuth(ctx context.Context, s *session, l *line, _ *job) error {
+	auth, err := s.authRequest()
+	if err != nil {
+		return err
+	}
+	auth.Master = nil
+	return checkAuth(ctx, s, l, auth)
+}
+
+// benchToken is what a minion with a cached master key wants to have back. A minion
+// makes a random one; here nobody looks.
+var benchToken = bytes.Repeat([]byte("t"), 76)
+
+func sendAuthToken(ctx context.Context, s *session, l *line, _ *job) error {
+	auth, err := s.authRequest()
+	if err != nil {
+		return err
+	}
+	auth.Token = benchToken
+	return checkAuth(ctx, s, l, auth)
+}
+
+func checkAuth(ctx context.Context, s *session, l *line, auth wire.AuthRequest) error {
+	packed, err := auth.Pack()
+	if err != nil {
+		return err
+	}
+	reply, err := l.do(ctx, packed)
+	if err != nil {
+		return err
+	}
+	outer, err := wire.UnpackRawMap(reply)
+	if err != nil {
+		return fmt.Errorf("_auth answered %.60q: %w", reply, err)
+	}
+	signed := outer.Bytes("load")
+	if err := s.master.Verify(wire.SigSHA1, signed, outer.Bytes("sig")); err != nil {
+		return fmt.Errorf("_auth: %w", err)
+	}
+	inner, err := wire.UnpackRawMap(signed)
+	if err != nil {
+		return fmt.Errorf("_auth: %w", err)
+	}
+	switch {
+	case inner.String("nonce") != auth.Nonce:
+		return fmt.Errorf("_auth: %w", wire.ErrNonce)
+	case len(inner.Bytes("aes")) != keySize/8 || len(inner.Bytes("session")) != keySize/8:
+		return fmt.Errorf("_auth: %w", errPending)
+	case auth.Token != nil && len(inner.Bytes("token")) != keySize/8:
+		return fmt.Errorf("_auth: %w", wire.ErrToken)
+	}
+	return nil
+}
+
+func sendReturn(ctx context.Context, s *session, l *line, j *job) error {
+	v, err := s.call(ctx, l, wire.Map{
+		{Key: "cmd", Value: "_return"}, {Key: "id", Value: s.id}, {Key: "success", Value: true}, {Key: "return", Value: true},
+		{Key: "retcode", Value: 0}, {Key: "jid", Value: j.jid()}, {Key: "fun", Value: "test.ping"}, {Key: "fun_args", Value: []any{}},
+		{Key: "user", Value: "root"}, {Key: "_stamp", Value: wire.Stamp(time.Now())},
+	})
+	if err != nil {
+		return fmt.Errorf("_return: %w", err)
+	}
+	if !v.IsNil() {
+		return fmt.Errorf("_return answered %.60q, not nil", v)
+	}
+	return nil
+}
+
+var eventText = strings.Repeat("0123456789", 10)
+
+func sendEvent(ctx context.Context, s *session, l *line, _ *job) error {
+	v, err := s.call(ctx, l, wire.Map{
+		{Key: "id", Value: s.id}, {Key: "cmd", Value: "_minion_event"}, {Key: "pretag", Value: nil},
+		{Key: "data", Value: wire.Map{{Key: "text", Value: eventText}}}, {Key: "tag", Value: "clustermaster/bench"},
+	})
+	if err != nil {
+		return fmt.Errorf("_minion_event: %w", err)
+	}
+	if len(v) != 1 { // nil or true, by release
+		return fmt.Errorf("_minion_event answered %.60q", v)
+	}
+	return nil
+}
+
+// pillarLoad is the request of session s.
+func (s *session) pillarLoad(j *job) wire.Map {
+	return wire.Map{
+		{Key: "id", Value: s.id}, {Key: "grains", Value: grains(s.id)}, {Key: "saltenv", Value: nil}, {Key: "pillarenv", Value: nil},
+		{Key: "pillar_override", Value: wire.Map{}}, {Key: "extra_minion_data", Value: wire.Map{}},
+		{Key: "ver", Value: "2"}, {Key: "cmd", Value: "_pillar"},
+	}
+}
+
+// sendPillar checks the answer's shape only: opening it is a private operation with the
+// minion's key. Every minion has opened its first pillar while it was set up.
+func sendPillar(ctx context.Context, s *session, l *line, j *job) error {
+	_, reply, err := s.send(ctx, l, s.pillarLoad(j))
+	if err != nil {
+		return fmt.Errorf("_pillar: %w", err)
+	}
+	m, err := wire.UnpackRawMap(reply)
+	if err != nil || len(m.Bytes("key")) != keySize/8 || len(m.Bytes("pillar")) < 64 {
+		s.crypt = nil
+		return fmt.Errorf("_pillar answered %.60q: %w", reply, wire.ErrAuthentication)
+	}
+	return nil
+}
+
+// openPillar fetches the pillar once with all checks.
+func openPillar(ctx context.Context, s *session, l *line, j *job) error {
+	nonce, reply, err := s.send(ctx, l, s.pillarLoad(j))
+	if err == nil {
+		_, err = wire.OpenPrivate(s.key.private, s.master, s.sender, reply, "pillar", nonce)
+	}
+	if err != nil {
+		return fmt.Errorf("_pillar: %w", err)
+	}
+	return nil
+}
+
+func sendFileList(ctx context.Context, s *session, l *line, j *job) error {
+	v, err := s.call(ctx, l, wire.Map{
+		{Key: "saltenv", Value: j.saltenv}, {Key: "prefix", Value: ""}, {Key: "cmd", Value: "_file_list"},
+	})
+	if err != nil {
+		return fmt.Errorf("_file_list: %w", err)
+	}
+	if c := v[0]; c>>4 != 0x9 && c != 0xdc && c != 0xdd { // msgpack's arrays
+		return fmt.Errorf("_file_list answered %.60q, not a list", v)
+	}
+	return nil
+}
+
+var errNoFile = errors.New("the master has no such file")
+
+func sendFileHash(ctx context.Context, s *session, l *line, j *job) error {
+	v, err := s.call(ctx, l, wire.Map{
+		{Key: "path", Value: j.file}, {Key: "saltenv", Value: j.saltenv}, {Key: "cmd", Value: "_file_hash"},
+	})
+	if err == nil {
+		var m wire.RawMap
+		if m, err = wire.UnpackRawMap(v); err != nil || m.String("hsum") == "" {
+			err = errNoFile
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("_file_hash of %s: %w", j.file, err)
+	}
+	return nil
+}
+
+func sendFile(ctx context.Context, s *session, l *line, j *job) error {
+	v, err := s.call(ctx, l, wire.Map{
+		{Key: "path", Value: j.file}, {Key: "saltenv", Value: j.saltenv}, {Key: "loc", Value: 0}, {Key: "cmd", Value: "_serve_file"},
+	})
+	if err == nil {
+		var m wire.RawMap
+		if m, err = wire.UnpackRawMap(v); err != nil || len(m.Bytes("data")) == 0 {
+			err = errNoFile
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("_serve_file of %s: %w", j.file, err)
+	}
+	return nil
+}
+
+// grains of a usual size, 3 to 4 kB: what a pillar request carries.
+func grains(id string) wire.Map {
+	g := wire.Map{
+		{Key: "id", Value: id}, {Key: "host", Value: id}, {Key: "fqdn", Value: id + ".example.net"}, {Key: "nodename", Value: id},
+		{Key: "kernel", Value: "Linux"}, {Key: "os", Value: "Debian"}, {Key: "os_family", Value: "Debian"}, {Key: "osarch", Value: "amd64"},
+		{Key: "cpuarch", Value: "x86_64"}, {Key: "num_cpus", Value: 4}, {Key: "mem_total", Value: 7942}, {Key: "ipv4", Value: []any{"10.0.0.7", "127.0.0.1"}},
+		{Key: "saltversion", Value: "3008.3"}, {Key: "pythonversion", Value: []any{3, 11, 9, "final", 0}},
+	}
+	for i := range 40 {
+		g = append(g, wire.Pair{Key: "cpu_flag_or_disk_" + strconv.Itoa(i), Value: strings.Repeat("value ", 10)})
+	}
+	return g
+}

@@ -1,0 +1,158 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// selfPlan is what --self does.
+type selfPlan struct {
+	program, dir string
+	masters      []int // sizes of the clusters, one column each
+	minions      int   // of the generator
+	workers      int
+	fleet        int // simulated minions
+}
+
+// settleTime lets a master finish what it does after it became ready, before its
+// memory counts as idle.
+const settleTime = 1500 * time.Millisecond
+
+// self starts our own masters, once for each size, and measures them.
+func (b *bencher) self(ctx context.Context, s selfPlan, r *Report) (err error) {
+	program, err := programOf(s.program)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(s.dir, "clustermaster-bench-")
+	if err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	defer func() {
+		if err == nil || ctx.Err() != nil {
+			os.RemoveAll(dir)
+		} else {
+			b.say("The masters' folders stay in %s.", dir)
+		}
+	}()
+	for _, n := range s.masters {
+		name := fmt.Sprintf("%d masters", n)
+		if n == 1 {
+			name = "1 master"
+		}
+		c, err := b.selfColumn(ctx, s, program, filepath.Join(dir, fmt.Sprint(n)), name, n)
+		r.Columns = append(r.Columns, c)
+		if err != nil {
+			return fmt.Errorf("measure %s: %w", name, err)
+		}
+		printColumn(b.out, c)
+	}
+	return nil
+}
+
+func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name string, n int) (Column, error) {
+	c := Column{Name: name, Minions: s.minions, Workers: s.workers}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return c, fmt.Errorf("make folder: %w", err)
+	}
+	b.progress.show("start %s", name)
+	o, err := startOwn(ctx, program, dir, n)
+	if err != nil {
+		return c, err
+	}
+	defer o.stop()
+	c.Masters = o.requestAddrs()
+	c.add("start to ready", o.took.Seconds(), "s", "")
+
+	if !sleepUntil(ctx, time.Now().Add(settleTime)) {
+		return c, ctx.Err()
+	}
+	idle, err := o.memory()
+	if err != nil {
+		return c, err
+	}
+	c.addMemory("memory (PSS) of a master, idle", idle)
+
+	g, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: s.minions, Workers: s.workers, Prefix: "bench", SaltEnv: "base", File: benchFile})
+	if err != nil {
+		return c, err
+	}
+	var peak []int64
+	c.Loads, err = b.loads(ctx, g, o.pids(), func() {
+		if now, err := o.memory(); err == nil {
+			peak = maxima(peak, now)
+		}
+	})
+	g.Close()
+	if err != nil {
+		return c, err
+	}
+	c.addMemory("memory (PSS) of a master, under load", peak)
+	return c, b.selfFleet(ctx, s, o, &c)
+}
+
+// selfFleet measures what needs minions that listen.
+func (b *bencher) selfFleet(ctx context.Context, s selfPlan, o *own, c *Column) error {
+	b.progress.show("start %d simulated minions", s.fleet)
+	f, err := startFleet(ctx, o, s.fleet, b.keys)
+	if err != nil {
+		return err
+	}
+	defer f.stop()
+	b.progress.show("test.ping of %d simulated minions", s.fleet)
+	took, err := f.medianPing(ctx)
+	if err != nil {
+		return err
+	}
+	c.add(fmt.Sprintf("test.ping of %d minions, publish to last return", s.fleet), ms(took), "ms", fmt.Sprintf("median of %d", pings))
+	if len(o.masters) < 3 {
+		return nil
+	}
+	b.progress.show("kill -9 of the leader under %d simulated minions", s.fleet)
+	took, published, err := f.failover(ctx)
+	if err != nil {
+		return err
+	}
+	note := "one test.ping"
+	if published > 1 {
+		note = fmt.Sprintf("test.ping number %d; those before it came back incomplete", published)
+	}
+	c.add(fmt.Sprintf("kill -9 of the leader to the answer of all %d minions", s.fleet), took.Seconds(), "s", note)
+	return nil
+}
+
+func (c *Column) add(name string, value float64, unit, note string) {
+	c.Figures = append(c.Figures, Figure{Name: name, Value: value, Unit: unit, Note: note})
+}
+
+// addMemory notes the largest of some masters, and all of them.
+func (c *Column) addMemory(name string, each []int64) {
+	if len(each) == 0 {
+		return
+	}
+	note := ""
+	if len(each) > 1 {
+		note = "the largest of"
+		for _, n := range each {
+			note += " " + number(mb(n))
+		}
+	}
+	c.add(name, mb(slices.Max(each)), "MB", note)
+}
+
+func mb(n int64) float64 { return float64(n) / (1 << 20) }
+
+// maxima takes the larger one at each place.
+func maxima(a, b []int64) []int64 {
+	if len(a) != len(b) {
+		return b
+	}
+	for i := range a {
+		a[i] = max(a[i], b[i])
+	}
+	return a
+}

@@ -1,0 +1,160 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	transport "clustermaster/transport/minion"
+	"clustermaster/wire"
+)
+
+// errPending: the master has not accepted the minion's key.
+var errPending = errors.New("the master has not accepted the key")
+
+// keySize is of minions' keys, Salt's default.
+const keySize = 2048
+
+// keyPair is a minion's key with its token. Minions share a few, for making one takes a
+// good part of a second; a master cannot gain by it, it looks keys up by id.
+type keyPair struct {
+	private *wire.PrivateKey
+	tok     []byte
+}
+
+func newKeys(n int) ([]*keyPair, error) {
+	keys := make([]*keyPair, n)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range keys {
+		wg.Go(func() {
+			private, err := wire.GeneratePrivateKey(keySize)
+			if err == nil {
+				keys[i] = &keyPair{private: private}
+				keys[i].tok, err = wire.TokenSalt(private)
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("make minion keys: %w", err)
+	}
+	return keys, nil
+}
+
+// session is one signed-in minion. One worker uses it.
+type session struct {
+	id      string
+	key     *keyPair
+	sender  wire.Sender
+	master  *wire.PublicKey // known since the first sign-in
+	current wire.Key
+	crypt   *wire.Crypticle
+}
+
+func newSession(id string, key *keyPair) *session {
+	return &session{id: id, key: key, sender: wire.Sender{
+		Version: 3, ID: id, Tok: key.tok, EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1,
+	}}
+}
+
+func (s *session) authRequest() (wire.AuthRequest, error) {
+	nonce, err := wire.NewNonce()
+	return wire.AuthRequest{Version: 3, ID: s.id, Key: s.key.private, Nonce: nonce,
+		EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1, Master: s.master}, err
+}
+
+// signIn makes _auth with all of a minion's checks and takes the session key.
+func (s *session) signIn(ctx context.Context, line *line) error {
+	auth, err := s.authRequest()
+	if err != nil {
+		return err
+	}
+	packed, err := auth.Pack()
+	if err != nil {
+		return err
+	}
+	reply, err := line.do(ctx, packed)
+	if err != nil {
+		return err
+	}
+	answer, err := wire.OpenAuthReply(auth, reply)
+	if err != nil {
+		return err
+	}
+	if !answer.Accepted {
+		if answer.Ret == true {
+			return errPending
+		}
+		return fmt.Errorf("the master refuses the key of %s: %v", s.id, answer.Ret)
+	}
+	s.master = answer.Master
+	if s.crypt == nil || s.current != answer.Session {
+		s.current, s.crypt = answer.Session, wire.NewCrypticle(answer.Session)
+	}
+	return nil
+}
+
+// call sends a sealed request and opens the answer. After an answer that doesn't open the
+// keys have changed: the call fails, and the next one begins with a sign-in.
+func (s *session) call(ctx context.Context, line *line, load wire.Map) (wire.Raw, error) {
+	nonce, reply, err := s.send(ctx, line, load)
+	if err != nil {
+		return nil, err
+	}
+	value, err := wire.OpenReply(s.crypt, reply, nonce)
+	if errors.Is(err, wire.ErrAuthentication) {
+		s.crypt = nil
+	}
+	return value, err
+}
+
+// send seals and sends a request and returns the answer as it came.
+func (s *session) send(ctx context.Context, line *line, load wire.Map) (nonce string, reply []byte, err error) {
+	if s.crypt == nil {
+		if err := s.signIn(ctx, line); err != nil {
+			return "", nil, fmt.Errorf("sign in again: %w", err)
+		}
+	}
+	if nonce, err = wire.NewNonce(); err != nil {
+		return "", nil, err
+	}
+	packed, err := s.sender.SealRequest(s.crypt, load, nonce, time.Now())
+	if err != nil {
+		return "", nil, err
+	}
+	reply, err = line.do(ctx, packed)
+	return nonce, reply, err
+}
+
+// line is a worker's connection to one master, made when it is needed.
+type line struct {
+	addr   string
+	client *transport.RequestClient
+}
+
+// do sends a packed request. After a failure the connection is given up.
+func (l *line) do(ctx context.Context, packed []byte) ([]byte, error) {
+	if l.client == nil {
+		c, err := transport.DialRequests(ctx, l.addr, transport.ClientOptions{})
+		if err != nil {
+			return nil, err
+		}
+		l.client = c
+	}
+	reply, err := l.client.Do(ctx, packed)
+	if err != nil {
+		l.close()
+	}
+	return reply, err
+}
+
+func (l *line) close() {
+	if l.client != nil {
+		l.client.Close()
+		l.client = nil
+	}
+}
