@@ -29,6 +29,9 @@ const (
 	OpActivateSession Op = 11
 	OpSetRing         Op = 12
 	OpSetJoinKey      Op = 13
+	OpMarkMember      Op = 14
+	OpRestore         Op = 15
+	OpRecover         Op = 16
 
 	opIgnorable Op = 0x80 // set: a master too old to know the op may skip it; unset: it must stop
 
@@ -154,6 +157,12 @@ func newCommand(op Op) Command {
 		return new(SetRing)
 	case OpSetJoinKey:
 		return new(SetJoinKey)
+	case OpMarkMember:
+		return new(MarkMember)
+	case OpRestore:
+		return new(Restore)
+	case OpRecover:
+		return new(Recover)
 	case OpSetRootsHead:
 		return new(SetRootsHead)
 	case OpNoop:

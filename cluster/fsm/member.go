@@ -15,7 +15,10 @@ type Member struct {
 	Version     string    `msgpack:"version"`
 	Learner     bool      `msgpack:"learner"` // stays a nonvoter: never promoted
 	Since       time.Time `msgpack:"since"`
-	Index       uint64    `msgpack:"index"` // of the command that added it
+	Index       uint64    `msgpack:"index"`              // of the command that added it
+	Pub         string    `msgpack:"pub,omitempty"`      // the node key's public part, PEM; "" until the member has told it
+	Draining    bool      `msgpack:"draining,omitempty"` // not ready, by order: minions go elsewhere
+	Demoted     time.Time `msgpack:"demoted,omitempty"`  // when it last lost its vote; zero: never
 }
 
 func (m *Member) valid() bool {
@@ -30,6 +33,9 @@ type Bar struct {
 	ID   string    `msgpack:"id"`
 	SPKI [32]byte  `msgpack:"spki"`
 	At   time.Time `msgpack:"at"`
+	// JoinKey is the K that the peer knew, where K has been rotated since: with it, and with its own node key, the
+	// peer may still prove who it is, in order to be told that it is out.
+	JoinKey []byte `msgpack:"join_key,omitempty"`
 }
 
 // PutMember admits a member or updates its address, version or node key. Another incarnation of its id
@@ -78,13 +84,17 @@ func (c *PutMember) apply(s *State, index uint64) Result {
 	}
 	if old, ok := s.members[c.Member.Node]; ok && replaced == nil {
 		same := *old
-		same.Addr, same.SPKI, same.Version, same.Learner = c.Member.Addr, c.Member.SPKI, c.Member.Version, c.Member.Learner
+		same.Addr, same.SPKI, same.Version = c.Member.Addr, c.Member.SPKI, c.Member.Version
+		if c.Member.Pub != "" {
+			same.Pub = c.Member.Pub
+		}
 		if same == *old {
 			return Result{}
 		}
 	}
 	change := Change{}
-	if replaced != nil {
+	if replaced != nil { // what an operator ordered for the id goes on
+		c.Member.Learner, c.Member.Draining = replaced.Learner, replaced.Draining
 		s.dropMember(replaced, index)
 		change.Removed = []Member{*replaced}
 	}
@@ -134,6 +144,10 @@ func (c *AllowMember) apply(s *State, _ uint64) Result {
 func (s *State) putMember(m Member, at time.Time, index uint64) *Member {
 	if old, ok := s.members[m.Node]; ok {
 		m.Since, m.Index = old.Since, old.Index
+		m.Learner, m.Draining, m.Demoted = old.Learner, old.Draining, old.Demoted
+		if m.Pub == "" && m.SPKI == old.SPKI {
+			m.Pub = old.Pub
+		}
 		delete(s.bySPKI, old.SPKI)
 	} else {
 		m.Since, m.Index = at.UTC(), index

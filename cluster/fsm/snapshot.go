@@ -187,6 +187,9 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 		m := new(Member)
 		if decode(m) {
 			m.Since = m.Since.UTC()
+			if !m.Demoted.IsZero() {
+				m.Demoted = m.Demoted.UTC()
+			}
 			s.members[m.Node] = m
 			s.bySPKI[m.SPKI] = m
 		}

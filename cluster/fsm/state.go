@@ -106,7 +106,8 @@ func (c *Found) apply(s *State, index uint64) Result {
 	return Result{Changed: true, Epoch: 1, change: Change{Added: []Member{*m}, Secrets: true, Ring: true}}
 }
 
-// SetJoinKey replaces K, so that only joiners with the new cluster_secret are admitted.
+// SetJoinKey replaces K, so that only joiners with the new cluster_secret are admitted. The bars made before keep the
+// K that those peers knew.
 type SetJoinKey struct {
 	JoinKey []byte `msgpack:"join_key"`
 }
@@ -120,6 +121,12 @@ func (c *SetJoinKey) apply(s *State, _ uint64) Result {
 	}
 	if len(c.JoinKey) == 0 {
 		return Result{Refused: RefusedInvalid}
+	}
+	for id, b := range s.bars {
+		if len(b.JoinKey) == 0 {
+			b.JoinKey = s.cluster.JoinKey
+			s.bars[id] = b
+		}
 	}
 	s.cluster.JoinKey = c.JoinKey
 	return Result{Changed: true, change: Change{Secrets: true}}

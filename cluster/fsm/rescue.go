@@ -1,0 +1,140 @@
+package fsm
+
+import (
+	"bytes"
+	"maps"
+	"time"
+)
+
+// Saved is the part of a state that a backup brings back: what minions and operators would miss. Members, ring and the
+// join key belong to the masters that run now.
+type Saved struct {
+	ClusterKey string              `msgpack:"cluster_key"` // PEM
+	AES        string              `msgpack:"aes"`
+	Session    []byte              `msgpack:"session"`
+	Keys       []Key               `msgpack:"keys"`
+	Denied     map[string][]Denied `msgpack:"denied"`
+	Bars       []Bar               `msgpack:"bars"`
+}
+
+// Saved returns what a backup keeps of the state.
+func (s *State) Saved() Saved {
+	keys, _ := s.Keys()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := Saved{
+		ClusterKey: s.cluster.ClusterKey, AES: string(s.aes.active.Secret), Session: s.session.active.Secret,
+		Keys: keys, Denied: maps.Clone(s.denied),
+	}
+	for _, id := range sortedNames(s.bars) {
+		out.Bars = append(out.Bars, s.bars[id])
+	}
+	return out
+}
+
+// Restore puts back what a backup kept: the cluster key, the secrets of minions' sessions, and exactly the keys of the
+// backup, each with the index that it had, so that minions need not sign in again. Bars are added to those there are,
+// but never against a present member.
+type Restore struct {
+	Saved Saved     `msgpack:"saved"`
+	At    time.Time `msgpack:"at"`
+}
+
+// Op implements Command.
+func (*Restore) Op() Op { return OpRestore }
+
+func (c *Restore) apply(s *State, index uint64) Result {
+	if s.cluster.UUID == "" {
+		return Result{Refused: RefusedNotFounded}
+	}
+	if c.Saved.ClusterKey == "" || c.Saved.AES == "" || len(c.Saved.Session) == 0 {
+		return Result{Refused: RefusedInvalid}
+	}
+	s.cluster.ClusterKey = c.Saved.ClusterKey
+	s.aes.replace([]byte(c.Saved.AES), c.At)
+	s.session.replace(c.Saved.Session, c.At)
+	s.keys, s.denied, s.deniedN, s.unvetted = make(map[string]*Key, len(c.Saved.Keys)), make(map[string][]Denied), 0, 0
+	for _, k := range c.Saved.Keys {
+		if k.ID == "" || k.State != KeyAccepted && k.State != KeyPending && k.State != KeyRejected {
+			continue
+		}
+		k.Since = k.Since.UTC()
+		s.putKey(k, index)
+	}
+	for id, list := range c.Saved.Denied {
+		if id == "" || len(list) == 0 {
+			continue
+		}
+		list = append([]Denied(nil), list...)
+		for i := range list {
+			list[i].At = list[i].At.UTC()
+		}
+		s.denied[id] = list
+		s.deniedN += len(list)
+	}
+	s.keysAt = index
+	for _, b := range c.Saved.Bars {
+		taken := false
+		for _, m := range s.members {
+			taken = taken || m.ID == b.ID || m.SPKI == b.SPKI
+		}
+		if _, have := s.bars[b.ID]; !have && !taken && b.ID != "" {
+			b.At = b.At.UTC()
+			s.bars[b.ID] = b
+		}
+	}
+	return Result{Changed: true, change: Change{Restored: true, Secrets: true}}
+}
+
+// replace makes a secret the active one at once.
+func (e *epochs) replace(secret []byte, at time.Time) {
+	if bytes.Equal(secret, e.active.Secret) {
+		return
+	}
+	number := max(e.active.Number, e.staged.Number) + 1
+	e.staged = Epoch{Number: number, Secret: secret, At: at.UTC()}
+	e.activate(number, at)
+}
+
+// Recover makes one member the whole cluster, under a new uuid, so that nobody of the old one ever meets it again with
+// another history. It is what the only voter does after raft was recovered.
+type Recover struct {
+	Node string    `msgpack:"node"`
+	UUID string    `msgpack:"uuid"`
+	At   time.Time `msgpack:"at"`
+}
+
+// Op implements Command.
+func (*Recover) Op() Op { return OpRecover }
+
+func (c *Recover) apply(s *State, index uint64) Result {
+	if s.cluster.UUID == "" {
+		return Result{Refused: RefusedNotFounded}
+	}
+	if c.UUID == "" {
+		return Result{Refused: RefusedInvalid}
+	}
+	if _, ok := s.members[c.Node]; !ok {
+		return Result{Refused: RefusedNotMember}
+	}
+	if s.cluster.UUID == c.UUID {
+		return Result{} // a repeat
+	}
+	s.cluster.UUID = c.UUID
+	change := Change{Ring: true}
+	for _, node := range sortedNames(s.members) {
+		m := s.members[node]
+		if node != c.Node {
+			s.dropMember(m, index)
+			change.Removed = append(change.Removed, *m)
+			continue
+		}
+		keep := *m
+		keep.Learner, keep.Draining = false, false
+		s.members[node], s.bySPKI[m.SPKI] = &keep, &keep
+		change.Added = []Member{keep}
+	}
+	s.version = index
+	s.ring = Ring{Epoch: s.ring.Epoch + 1, Members: []string{c.Node}}
+	return Result{Changed: true, change: change}
+}
