@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -109,6 +110,7 @@ func (r *rooms) openCluster(found bool) error {
 		}
 		cfg.Addr, cfg.SPKI, cfg.Pins = advertise, key.SPKI(), cluster.NewPins()
 		cfg.JoinKey = peer.JoinKey(o.ClusterSecret.Reveal(), o.ClusterID)
+		debug.FreeOSMemory() // Argon2id's 64 MiB are not needed again
 		r.port, err = peer.New(peer.Config{
 			Listen: o.ListenAddr(o.ClusterPoolPort), Advertise: advertise, Key: key, Pins: cfg.Pins, DialFrom: dialFrom(o.Interface),
 			MaxMessage: r.maxMessage(), Log: r.log, Registerer: r.reg,
