@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -165,7 +166,7 @@ func (g *gathering) wait(ctx context.Context, events Events) error {
 			if !ok {
 				return ErrMasterLost
 			}
-			g.event(e)
+			g.event(ctx, e)
 		case answers := <-asked.started:
 			asked.events = answers
 		case e, ok := <-asked.answers():
@@ -177,7 +178,7 @@ func (g *gathering) wait(ctx context.Context, events Events) error {
 				running = true
 			}
 		case <-timer.C:
-			if g.readCache(ctx); g.complete() {
+			if g.readCache(ctx, g.missing()...); g.complete() {
 				return nil
 			}
 			if running {
@@ -211,13 +212,13 @@ func (g *gathering) lastDeadline() time.Time {
 }
 
 // event takes a return, or a list of minions that widens the expected set (syndics send them).
-func (g *gathering) event(e Event) {
+func (g *gathering) event(ctx context.Context, e Event) {
 	data, err := wire.UnpackRawMap(e.Data)
 	if err != nil {
 		return
 	}
 	if strings.Contains(e.Tag, "/ret/") {
-		g.take(data.String("id"), data)
+		g.take(ctx, data.String("id"), data)
 		return
 	}
 	raw, _ := data.Get("minions")
@@ -232,10 +233,19 @@ func (g *gathering) event(e Event) {
 	}
 }
 
-func (g *gathering) take(id string, data wire.RawMap) {
+// trimmed is what the bus puts in place of a value above max_event_size.
+const trimmed = "VALUE_TRIMMED"
+
+func (g *gathering) take(ctx context.Context, id string, data wire.RawMap) {
 	value, ok := data.Get("return")
 	if id == "" || !ok {
 		return
+	}
+	if bytes.Contains(value, []byte(trimmed)) && !g.returned[id] {
+		// The job cache has it whole, for a return is stored before its event fires.
+		if g.readCache(ctx, id); g.returned[id] {
+			return
+		}
 	}
 	retcode, _ := data.Get("retcode")
 	success, _ := data.Get("success")
@@ -250,15 +260,15 @@ func (g *gathering) give(id string, r Return) {
 	g.onReturn(id, r)
 }
 
-// readCache takes returns whose events were lost, as those of a master that died.
-func (g *gathering) readCache(ctx context.Context) {
+// readCache takes the returns of ids whose events were lost, as those of a master that died, or cut down.
+func (g *gathering) readCache(ctx context.Context, ids ...string) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	returns, err := g.master.Returns(ctx, g.jid)
 	if err != nil {
 		return // the events are all there is
 	}
-	for _, id := range g.missing() {
+	for _, id := range ids {
 		if r, ok := returns[id]; ok {
 			g.give(id, r)
 		}

@@ -227,3 +227,38 @@ func TestRunEnds(t *testing.T) {
 		})
 	})
 }
+
+// TestTrimmedReturnsComeWhole pins that a value which max_event_size cut out of an event is read from the job cache.
+func TestTrimmedReturnsComeWhole(t *testing.T) {
+	t.Parallel()
+	whole, err := wire.Pack(strings.Repeat("x", 100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]wire.Raw{}
+	g := &gathering{
+		master:   wholeReturns{"big": {Return: whole}},
+		expected: map[string]time.Time{"big": {}, "lost": {}}, returned: map[string]bool{},
+		onReturn: func(id string, r Return) { got[id] = r.Return },
+	}
+	for _, id := range []string{"big", "lost"} {
+		data, err := wire.Pack(wire.Map{{Key: "id", Value: id}, {Key: "return", Value: "VALUE_TRIMMED"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.event(t.Context(), Event{Tag: "salt/job/1/ret/" + id, Data: data})
+	}
+	if string(got["big"]) != string(whole) {
+		t.Errorf("got %d bytes of the large return, want %d", len(got["big"]), len(whole))
+	}
+	if v, _ := got["lost"].Text(); v != "VALUE_TRIMMED" {
+		t.Errorf("a return that the cache lacks came as %q", v)
+	}
+}
+
+// wholeReturns is a master that only has a job cache.
+type wholeReturns map[string]Return
+
+func (wholeReturns) Publish(context.Context, Publish) (Published, error)          { return Published{}, nil }
+func (wholeReturns) Subscribe(context.Context, string) (Events, error)            { return nil, nil }
+func (w wholeReturns) Returns(context.Context, string) (map[string]Return, error) { return w, nil }
