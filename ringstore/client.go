@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"clustermaster/ringstore/ringpb"
 
@@ -39,12 +40,17 @@ func (s *Store) askStatus(ctx context.Context, node string, epoch uint64) (*ring
 type chunkInfo struct{ same, behind bool }
 
 // receive reads a stream of chunks to its end and calls fn with the records. Pieces of a large record are put together,
-// at most MaxRecord bytes.
-func (s *Store) receive(node string, stream grpc.ServerStreamingClient[ringpb.Chunk], fn func([]Record) error) (chunkInfo, error) {
+// at most MaxRecord bytes. A sender that says nothing for ReadTimeout is given up by cancel, which must end the stream's
+// context; the time that fn takes does not count.
+func (s *Store) receive(node string, stream grpc.ServerStreamingClient[ringpb.Chunk], cancel context.CancelFunc, fn func([]Record) error) (chunkInfo, error) {
 	var info chunkInfo
 	var large []byte
+	silence := time.AfterFunc(s.opts.ReadTimeout, cancel)
+	defer silence.Stop()
 	for {
+		silence.Reset(s.opts.ReadTimeout)
 		chunk, err := stream.Recv()
+		silence.Stop()
 		if errors.Is(err, io.EOF) {
 			if large != nil {
 				return info, fmt.Errorf("read from %s: %w", node, io.ErrUnexpectedEOF)

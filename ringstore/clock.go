@@ -9,8 +9,9 @@ import (
 // problem: its records win over ours, but it must not make ours wrong as well.
 const maxDrift = 5 * time.Minute
 
-// clock is a hybrid logical clock: wall milliseconds << 16 and a counter. Every message between masters carries it,
-// so a write that follows another one, on whichever master, has a later version although wall clocks differ.
+// clock is a hybrid logical clock: wall microseconds << 12 and a counter. Every message between masters carries it, so a
+// write that follows another one, on whichever master, has a later version although wall clocks differ: surely once a
+// message went between the two, which happens each second, and before that as far as their wall clocks agree.
 type clock struct {
 	now func() time.Time
 
@@ -18,9 +19,12 @@ type clock struct {
 	last uint64
 }
 
+// reading is what the clock shows at a wall time when nothing pulled it ahead.
+func reading(t time.Time) uint64 { return uint64(t.UnixMicro()) << 12 }
+
 // next returns a reading later than all before.
 func (c *clock) next() uint64 {
-	wall := uint64(c.now().UnixMilli()) << 16
+	wall := reading(c.now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = max(c.last+1, wall)
@@ -36,7 +40,7 @@ func (c *clock) read() uint64 {
 
 // observe moves the clock up to a reading seen in a message, unless that is too far ahead.
 func (c *clock) observe(seen uint64) {
-	limit := uint64(c.now().Add(maxDrift).UnixMilli()) << 16
+	limit := reading(c.now().Add(maxDrift))
 	if seen > limit {
 		return
 	}

@@ -512,3 +512,54 @@ func TestALostDiskIsFilledAnew(t *testing.T) {
 		return nil
 	})
 }
+
+// A master that is stopped, and not yet known to be, delays no write that the others can make durable; what it missed
+// is owed to it.
+func TestAHungMasterDelaysNoWrite(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	k.settled()
+	k.hang("m3/c", true)
+	begin := time.Now()
+	for i := range 100 {
+		if _, err := k.store("m1/a").PutFirst(ctx, jobKey(i), []byte("x"), inAnHour(k)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(begin); took > k.opts.WriteTimeout {
+		t.Errorf("100 writes took %v", took)
+	}
+	eventually(t, "debts noted", func() error {
+		if owed := k.store("m1/a").owed.pending()["m3/c"]; owed != 100 {
+			return fmt.Errorf("%d", owed)
+		}
+		return nil
+	})
+	k.hang("m3/c", false)
+	k.settled()
+	for i := range 100 {
+		if !k.node("m3/c").holds(jobKey(i)) {
+			t.Fatalf("record %d is missing", i)
+		}
+	}
+}
+
+// With two masters a write waits for the other one while it counts as alive, and fails rather than being acknowledged on
+// one disk only.
+func TestAWriteIsNotAcknowledgedThinWhileTheOwnerIsAlive(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b")
+	k.settled()
+	k.hang("m2/b", true)
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := k.store("m1/a").PutFirst(ctx, jobKey(1), []byte("x"), inAnHour(k)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("write with the other owner hung: %v", err)
+	}
+	// Once it is known to be away, the one that is left is enough.
+	k.isolate("m2/b", true)
+	if _, err := k.store("m1/a").PutFirst(ctxFor(t), jobKey(2), []byte("x"), inAnHour(k)); err != nil {
+		t.Error(err)
+	}
+}

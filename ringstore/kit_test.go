@@ -32,6 +32,7 @@ type kit struct {
 	ring  *hashring.Ring
 	epoch uint64
 	cut   map[[2]string]bool // who does not reach whom
+	hung  map[string]bool    // who takes requests and answers none, as when stopped by a signal
 }
 
 type kitNode struct {
@@ -68,7 +69,7 @@ func (c *shiftClock) add(d time.Duration) {
 
 func newKit(t testing.TB, names ...string) *kit {
 	t.Helper()
-	k := &kit{t: t, dir: t.TempDir(), now: &shiftClock{}, nodes: map[string]*kitNode{}, cut: map[[2]string]bool{}}
+	k := &kit{t: t, dir: t.TempDir(), now: &shiftClock{}, nodes: map[string]*kitNode{}, cut: map[[2]string]bool{}, hung: map[string]bool{}}
 	k.opts = Options{Now: k.now.Now, Tick: 20 * time.Millisecond, ExpireEvery: 50 * time.Millisecond, StatusEvery: 50 * time.Millisecond, LookAgain: 10 * time.Millisecond, WriteTimeout: 2 * time.Second, ReadTimeout: 2 * time.Second}
 	t.Cleanup(func() {
 		for _, n := range k.all() {
@@ -135,7 +136,7 @@ func (k *kit) start(name string) *kitNode {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	g := grpc.NewServer()
+	g := grpc.NewServer(grpc.UnaryInterceptor(n.hangUnary), grpc.StreamInterceptor(n.hangStream))
 	s.RegisterRPC(g)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -180,6 +181,34 @@ func (k *kit) isolate(name string, cut bool) {
 			k.cut[[2]string{other, name}] = cut
 		}
 	}
+}
+
+func (k *kit) hang(name string, hung bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.hung[name] = hung
+}
+
+func (n *kitNode) isHung() bool {
+	n.kit.mu.Lock()
+	defer n.kit.mu.Unlock()
+	return n.kit.hung[n.name]
+}
+
+func (n *kitNode) hangUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+	if n.isHung() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return h(ctx, req)
+}
+
+func (n *kitNode) hangStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+	if n.isHung() {
+		<-ss.Context().Done()
+		return ss.Context().Err()
+	}
+	return h(srv, ss)
 }
 
 func (n *kitNode) Self() string { return n.name }

@@ -299,7 +299,7 @@ func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition i
 	if err != nil {
 		return a, fmt.Errorf("read from %s: %w", node, err)
 	}
-	info, err := s.receive(node, stream, func(records []Record) error {
+	info, err := s.receive(node, stream, cancel, func(records []Record) error {
 		for i := range records {
 			keepBest(a.records, &records[i])
 		}
@@ -387,7 +387,7 @@ func (s *Store) listFrom(ctx context.Context, v *view, node string, k Key, parti
 	if err != nil {
 		return a, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
 	defer cancel()
 	stream, err := client.List(ctx, &ringpb.ListRequest{
 		Clock: s.clock.read(), Epoch: v.latest().Epoch(), Space: uint32(k.Space), Place: []byte(k.Place), Prefix: []byte(k.Name),
@@ -396,7 +396,7 @@ func (s *Store) listFrom(ctx context.Context, v *view, node string, k Key, parti
 	if err != nil {
 		return a, fmt.Errorf("list from %s: %w", node, err)
 	}
-	info, err := s.receive(node, stream, s.collect(a.records))
+	info, err := s.receive(node, stream, cancel, s.collect(a.records))
 	a.same, a.behind = info.same, info.behind
 	return a, err
 }
@@ -451,8 +451,6 @@ func (s *Store) give(ctx context.Context, v *view, node string, changes []change
 		}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
-	defer cancel()
 	for len(changes) > 0 {
 		group := &ringpb.Group{Epoch: v.latest().Epoch()}
 		size := 0
@@ -462,7 +460,9 @@ func (s *Store) give(ctx context.Context, v *view, node string, changes []change
 			group.Changes = append(group.Changes, &ringpb.Change{Record: toWire(&c.rec), Owed: c.owed, StandIn: c.standIn, Under: c.under})
 			changes = changes[1:]
 		}
-		reply, err := s.callWrite(ctx, node, &ringpb.WriteRequest{Clock: s.clock.read(), Groups: []*ringpb.Group{group}}, size)
+		once, cancel := context.WithTimeout(ctx, s.writeTimeout(size))
+		reply, err := s.callWrite(once, node, &ringpb.WriteRequest{Clock: s.clock.read(), Groups: []*ringpb.Group{group}}, size)
+		cancel()
 		if err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func (k Key) check() error {
 
 // Version orders the writes of a record: by the writer's hybrid logical clock, then by the writer's incarnation.
 type Version struct {
-	Clock uint64 // milliseconds since 1970 << 16 | counter
+	Clock uint64 // microseconds since 1970 << 12 | counter
 	Node  uint64 // incarnation of the master that took the write
 }
 
@@ -69,8 +69,8 @@ func (v Version) Less(w Version) bool {
 	return v.Clock < w.Clock || v.Clock == w.Clock && v.Node < w.Node
 }
 
-// Time returns the writer's wall clock of the version, to the millisecond, UTC.
-func (v Version) Time() time.Time { return time.UnixMilli(int64(v.Clock >> 16)).UTC() }
+// Time returns the writer's wall clock of the version, UTC.
+func (v Version) Time() time.Time { return time.UnixMicro(int64(v.Clock >> 12)).UTC() }
 
 // Record is one stored value.
 type Record struct {

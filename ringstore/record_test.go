@@ -90,12 +90,12 @@ func TestClockFollowsOthersButNotFar(t *testing.T) {
 	if a >= b {
 		t.Fatalf("%d then %d", a, b)
 	}
-	near := uint64(now.Add(time.Minute).UnixMilli()) << 16
+	near := reading(now.Add(time.Minute))
 	c.observe(near)
 	if got := c.next(); got <= near {
 		t.Errorf("after %d comes %d", near, got)
 	}
-	c.observe(uint64(now.Add(time.Hour).UnixMilli()) << 16)
+	c.observe(reading(now.Add(time.Hour)))
 	if got := c.next(); got > near+10 {
 		t.Errorf("a clock an hour ahead pulled ours to %d", got)
 	}

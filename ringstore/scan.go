@@ -316,6 +316,6 @@ func (c *scanner) read(ctx context.Context, node string, partitions []int, held 
 	if err != nil {
 		return fmt.Errorf("scan %s: %w", node, err)
 	}
-	_, err = c.s.receive(node, stream, fn)
+	_, err = c.s.receive(node, stream, cancel, fn)
 	return err
 }

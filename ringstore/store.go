@@ -34,9 +34,9 @@ type Options struct {
 	BucketWidth     time.Duration // expiring records are dropped in steps of this; default 1 h, best keep_jobs_seconds/24
 	TombstoneFor    time.Duration // ring_tombstone_seconds; default 72 h; hints live no longer
 	WriteTimeout    time.Duration // of one RPC that writes; default 5 s
-	ReadTimeout     time.Duration // of one RPC that reads a place; default 10 s
+	ReadTimeout     time.Duration // of one read, and the longest silence within a list or scan; default 10 s
 	ReadyTimeout    time.Duration // how long an operation waits for the first ring; default 5 s
-	StreamTimeout   time.Duration // of one scan of another master; default 10 min
+	StreamTimeout   time.Duration // of one list or scan of another master as a whole; default 10 min
 	StatusEvery     time.Duration // between questions to each other master; default 1 s
 	RepairEvery     time.Duration // between comparisons with all others when nothing happened; default 10 min
 	ExpireEvery     time.Duration // between looks for buckets that ended; default 1 min

@@ -177,7 +177,7 @@ func (s *Store) pullScan(ctx context.Context, node string, req *ringpb.ScanReque
 	if err != nil {
 		return fmt.Errorf("compare with %s: %w", node, err)
 	}
-	_, err = s.receive(node, stream, fn)
+	_, err = s.receive(node, stream, cancel, fn)
 	return err
 }
 
@@ -197,7 +197,7 @@ func (s *Store) fetchKeys(ctx context.Context, node string, keys []Record, epoch
 	if err != nil {
 		return fmt.Errorf("fetch from %s: %w", node, err)
 	}
-	_, err = s.receive(node, stream, func(records []Record) error { return s.take(ctx, records, by) })
+	_, err = s.receive(node, stream, cancel, func(records []Record) error { return s.take(ctx, records, by) })
 	return err
 }
 

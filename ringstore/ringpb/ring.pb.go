@@ -98,7 +98,7 @@ type Record struct {
 	Place         []byte                 `protobuf:"bytes,2,opt,name=place,proto3" json:"place,omitempty"`
 	Name          []byte                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Value         []byte                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
-	Clock         uint64                 `protobuf:"varint,5,opt,name=clock,proto3" json:"clock,omitempty"`     // hybrid logical clock: milliseconds since 1970 << 16 | counter
+	Clock         uint64                 `protobuf:"varint,5,opt,name=clock,proto3" json:"clock,omitempty"`     // hybrid logical clock: microseconds since 1970 << 12 | counter
 	Node          uint64                 `protobuf:"fixed64,6,opt,name=node,proto3" json:"node,omitempty"`      // incarnation of the master that made the version
 	Expires       int64                  `protobuf:"varint,7,opt,name=expires,proto3" json:"expires,omitempty"` // seconds since 1970; 0: never
 	Flags         uint32                 `protobuf:"varint,8,opt,name=flags,proto3" json:"flags,omitempty"`     // 1 first wins, 2 deleted, 4 exact bucket
