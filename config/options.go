@@ -103,6 +103,7 @@ type Options struct {
 	ClusterAdvertise            string        `opt:"cluster_advertise" own:"''"`
 	ClusterStaleLimit           time.Duration `opt:"cluster_stale_limit" own:"10" min:"2"`
 	ClusterIsolatedServeSeconds int           `opt:"cluster_isolated_serve_seconds" own:"86400" min:"0"`
+	ClusterTransferRate         int           `opt:"cluster_transfer_rate" own:"67108864" min:"65536"`
 	RingDeadAfter               time.Duration `opt:"ring_dead_after" own:"600" min:"10"`
 	RingTombstoneSeconds        int           `opt:"ring_tombstone_seconds" own:"259200" min:"600"`
 	PublishRetry                bool          `opt:"publish_retry" own:"true"`

@@ -143,6 +143,7 @@ func (r *rooms) openStores() error {
 	keep := time.Duration(o.KeepJobsSeconds) * time.Second
 	var err error
 	r.store, err = ringstore.Open(filepath.Join(o.DataDir(), "ring"), ringPeers{r}, ringstore.Options{
+		TransferRate: int64(o.ClusterTransferRate), MaxRecord: o.MaxFrameSize + 1<<20,
 		BucketWidth: keep / 24, TombstoneFor: time.Duration(o.RingTombstoneSeconds) * time.Second,
 	}, r.log, r.reg)
 	if err != nil {
