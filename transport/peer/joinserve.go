@@ -27,6 +27,13 @@ type Secrets interface {
 	JoinKey() (k []byte, ok bool)
 }
 
+// SecretsByNode is what Secrets may be besides: it has another K for some node
+// keys. A removed member proves itself with the K that it knew, and learns from
+// the JoinHandler that it is out; nobody with another node key gets in with it.
+type SecretsByNode interface {
+	JoinKeyOf(spki [32]byte) (k []byte, ok bool)
+}
+
 // JoinHandler answers a join request. It is called only after both sides
 // proved the secret; from.SPKI is the key that the joiner proved to hold. Its
 // error is logged here and reaches the joiner only as ErrUnanswered.
@@ -68,7 +75,7 @@ func (p *Port) serveJoin(t *tls.Conn, raw net.Conn, leave func() bool) error {
 	if js == nil {
 		return errJoinClosed
 	}
-	k, ok := js.secrets.JoinKey()
+	k, ok := js.joinKey(t)
 	if !ok || len(k) != joinKeySize {
 		return errJoinClosed
 	}
@@ -87,6 +94,18 @@ func (p *Port) serveJoin(t *tls.Conn, raw net.Conn, leave func() bool) error {
 	defer raw.Close()
 	p.answerJoin(t, js, joiner, tr.proof(k, memberLabel))
 	return nil
+}
+
+// joinKey is the K that this joiner must prove.
+func (js *joinService) joinKey(t *tls.Conn) ([]byte, bool) {
+	if by, ok := js.secrets.(SecretsByNode); ok {
+		if spki, err := certSPKI(t.ConnectionState().PeerCertificates); err == nil {
+			if k, ok := by.JoinKeyOf(spki); ok {
+				return k, true
+			}
+		}
+	}
+	return js.secrets.JoinKey()
 }
 
 // checkJoiner exchanges hellos, signs if asked, and checks the joiner's proof.

@@ -51,6 +51,11 @@ func LoadNodeKey(dir string) (*NodeKey, error) {
 // SPKI is the SHA-256 of the key's SubjectPublicKeyInfo: what members pin.
 func (k *NodeKey) SPKI() [32]byte { return k.spki }
 
+// Public is the key's public part as PEM text, what SPKI is the sum of.
+func (k *NodeKey) Public() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: k.cert.Leaf.RawSubjectPublicKeyInfo}))
+}
+
 // LogValue keeps the private key out of logs.
 func (k *NodeKey) LogValue() slog.Value {
 	return slog.StringValue(fmt.Sprintf("%x", k.spki[:8]))
