@@ -20,6 +20,7 @@ const admitTimeout = 8 * time.Second
 
 var (
 	_ peer.Secrets       = (*Node)(nil)
+	_ peer.SecretsByNode = (*Node)(nil)
 	_ peer.JoinHandler   = (*Node)(nil)
 	_ peer.ClusterSigner = (*Node)(nil)
 )
@@ -30,6 +31,13 @@ func (n *Node) JoinKey() ([]byte, bool) {
 		return c.JoinKey, len(c.JoinKey) > 0
 	}
 	return n.cfg.JoinKey, len(n.cfg.JoinKey) > 0
+}
+
+// JoinKeyOf implements peer.SecretsByNode: a removed peer may prove itself with the K that it knew. HandleJoin then
+// tells it that it is out.
+func (n *Node) JoinKeyOf(spki [32]byte) ([]byte, bool) {
+	b, ok := n.state.BarBySPKI(spki)
+	return b.JoinKey, ok && len(b.JoinKey) > 0
 }
 
 // SignJoin implements peer.ClusterSigner.
@@ -125,11 +133,11 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, uuid string) (*
 	}
 	put := &fsm.PutMember{Member: joiner, At: time.Now().UTC()}
 	if old, ok := n.state.MemberByID(joiner.ID); ok {
-		if old.Node == joiner.Node {
-			put.Member.Learner = old.Learner
-		} else if n.port.Alive(old.Node) {
+		switch {
+		case old.Node == joiner.Node:
+		case n.port.Alive(old.Node):
 			return refuse("id %s is in use by the master at %s, which is in contact: give the new one another id", joiner.ID, old.Addr)
-		} else {
+		default:
 			put.Replace = old.Node
 		}
 	}

@@ -188,15 +188,13 @@ func (n *Node) afterFounding(ctx context.Context) error {
 // correctRecord publishes this master's address, node key and version where the members have others.
 func (n *Node) correctRecord(ctx context.Context) error {
 	m, ok := n.state.MemberByNode(n.self.Node)
-	if !ok || m.Addr == n.self.Addr && m.SPKI == n.self.SPKI && m.Version == n.self.Version {
+	if !ok || m.Addr == n.self.Addr && m.SPKI == n.self.SPKI && m.Version == n.self.Version && (m.Pub == n.self.Pub || n.self.Pub == "") {
 		return nil
 	}
 	if _, ok := n.Leader(); !ok {
 		return nil
 	}
-	next := n.self
-	next.Learner = m.Learner
-	r, _, err := n.Propose(ctx, &fsm.PutMember{Member: next, At: time.Now().UTC()})
+	r, _, err := n.Propose(ctx, &fsm.PutMember{Member: n.self, At: time.Now().UTC()})
 	if err != nil {
 		return err
 	}
@@ -267,7 +265,10 @@ func (n *Node) join(ctx context.Context, addrs []string) error {
 		case clusterpb.JoinReply_NONE:
 			errs = append(errs, fmt.Errorf("%s: waits for the founder itself", addr))
 		default:
-			n.barred.CompareAndSwap(false, reply.GetRemoved())
+			if reply.GetRemoved() && n.barred.CompareAndSwap(false, true) {
+				n.log.Error("this master was removed from the cluster and serves no more; to bring it back run salt-run cluster.allow "+
+					"with its id on a member, write the cluster's present cluster_secret into its configuration and restart it", "peer", n.self.ID, "addr", addr)
+			}
 			errs = append(errs, fmt.Errorf("%s: %s", addr, reply.GetReason()))
 		}
 	}

@@ -17,6 +17,7 @@ type Config struct {
 	Peers   []string // option cluster_peers: host or host:port; the port of Addr is the default
 	Version string   // of this program, shown to peers
 	SPKI    [32]byte // SHA-256 of the node key's SubjectPublicKeyInfo, transport/peer.NodeKey.SPKI
+	NodePub string   // the node key's public part, PEM; members export it as peers/<id>.pub
 	Pins    *Pins    // the one that the peer port was made with; Open makes it answer
 
 	ClusterID string
@@ -30,6 +31,11 @@ type Config struct {
 	DataDir string // raft/, identity and grants; made with mode 0700
 
 	MaxVoters      int           // option cluster_max_voters, default 5
+	MinVoters      int           // option cluster_min_voters: automatic replacement leaves at least so many; default 3
+	ReplaceVoters  bool          // option cluster_auto_replace_voters
+	VoterTimeout   time.Duration // option cluster_voter_timeout: silence after which a voter is unhealthy; default 10 s
+	VoterCheck     time.Duration // option cluster_voter_health_check_interval; default 1 s
+	DemoteCooldown time.Duration // option cluster_demote_cooldown: before a demoted voter gets a vote again; default 60 s
 	JoinTimeout    time.Duration // option cluster_join_timeout, default 30 s
 	StaleLimit     time.Duration // option cluster_stale_limit, default 10 s
 	PublishSession time.Duration // option publish_session: age at which AES and session secrets rotate; 0: never
@@ -70,6 +76,12 @@ func (c Config) withDefaults() (Config, error) {
 	def(&c.AESGrace, time.Minute)
 	def(&c.HeartbeatTimeout, time.Second)
 	def(&c.ServeWithout, 15*time.Second)
+	def(&c.VoterTimeout, 10*time.Second)
+	def(&c.VoterCheck, time.Second)
+	def(&c.DemoteCooldown, time.Minute)
+	if c.MinVoters <= 0 {
+		c.MinVoters = 3
+	}
 	if c.MaxVoters <= 0 {
 		c.MaxVoters = 5
 	}

@@ -88,6 +88,15 @@ func (n *Node) duties(ctx context.Context, caughtUp uint64) error {
 		if err := n.promote(ctx, caughtUp); err != nil {
 			return err
 		}
+		if err := n.demote(ctx); err != nil {
+			return err
+		}
+		if err := n.replaceVoter(ctx, caughtUp); err != nil {
+			return err
+		}
+		if err := n.yield(ctx); err != nil {
+			return err
+		}
 	}
 	n.rotate(ctx)
 	return nil
@@ -197,14 +206,15 @@ func (n *Node) promote(ctx context.Context, caughtUp uint64) error {
 	want := make([]string, 0, len(ring.Members)+1)
 	for _, m := range n.state.Members() {
 		inRing := slices.Contains(ring.Members, m.Node)
-		if !voters[m.Node] && !inRing || !voters[m.Node] && !m.Learner && len(voters) < n.cfg.MaxVoters {
+		vote := n.mayVote(m) && len(voters) < n.cfg.MaxVoters
+		if !voters[m.Node] && !inRing || !voters[m.Node] && vote {
 			if !n.hasCaughtUp(ctx, m, caughtUp) {
 				if inRing {
 					want = append(want, m.Node)
 				}
 				continue
 			}
-			if !m.Learner && len(voters) < n.cfg.MaxVoters {
+			if vote {
 				if err := await(ctx, n.raft.AddVoter(raft.ServerID(m.Node), n.raftAddr(m), 0, enqueueTimeout)); err != nil {
 					return fmt.Errorf("promote %s: %w", m.ID, err)
 				}

@@ -18,6 +18,10 @@ type Member struct {
 	Serving                 bool
 	Ready                   bool
 	Reachable               bool
+	Draining                bool
+	Learner                 bool      // stays without a vote, by order
+	Demoted                 time.Time // when it last lost its vote; zero: never
+	Index                   uint64    // Raft index of its admission
 	Applied                 uint64    // Raft index it had applied at the last contact
 	LastContact             time.Time // zero: never since this process began
 	Since                   time.Time
@@ -47,7 +51,7 @@ func (n *Node) view(m fsm.Member, voters map[string]bool) Member {
 	leader, _ := n.Leader()
 	v := Member{
 		ID: m.ID, Addr: m.Addr, Node: m.Node, Version: m.Version, SPKI: m.SPKI, Since: m.Since,
-		Voter: voters[m.Node], Leader: m.Node == leader,
+		Voter: voters[m.Node], Leader: m.Node == leader, Draining: m.Draining, Learner: m.Learner, Demoted: m.Demoted, Index: m.Index,
 	}
 	if m.Node == n.self.Node {
 		v.Self, v.Reachable, v.LastContact = true, true, time.Now()
@@ -89,3 +93,54 @@ func (n *Node) servers() []raft.Server {
 
 // Term is raft's current term.
 func (n *Node) Term() uint64 { return n.raft.CurrentTerm() }
+
+// UnhealthyVoters lists the ids of voters that this master has not heard for longer than Config.VoterTimeout, sorted.
+// One that it never heard counts from its own start, so a voter that died before any election is listed as well.
+func (n *Node) UnhealthyVoters() []string {
+	var out []string
+	for _, m := range n.Members() {
+		if m.Voter && n.silent(m.Node) > n.cfg.VoterTimeout {
+			out = append(out, m.ID)
+		}
+	}
+	return out
+}
+
+// RecentlyDemoted lists the ids of members that lost their vote less than Config.DemoteCooldown ago.
+func (n *Node) RecentlyDemoted() []string {
+	var out []string
+	for _, m := range n.state.Members() {
+		if !m.Demoted.IsZero() && time.Since(m.Demoted) < n.cfg.DemoteCooldown {
+			out = append(out, m.ID)
+		}
+	}
+	return out
+}
+
+// silent is how long ago a member was last heard; 0 while it answers.
+func (n *Node) silent(node string) time.Duration {
+	if node == n.self.Node || n.port == nil || n.port.Alive(node) {
+		return 0
+	}
+	heard := n.port.LastHeard(node)
+	if heard.Before(n.started) {
+		heard = n.started
+	}
+	return time.Since(heard)
+}
+
+// acquaintance is how long after this master's start, or after a member came, its first answer may be on its way.
+const acquaintance = 3 * time.Second
+
+// near says whether a member answers, or may well do so as soon as it is asked.
+func (n *Node) near(node string) bool {
+	if n.silent(node) == 0 {
+		return true
+	}
+	m, ok := n.state.MemberByNode(node)
+	since := n.started
+	if m.Since.After(since) {
+		since = m.Since
+	}
+	return ok && n.port.LastHeard(node).Before(since) && time.Since(since) < acquaintance
+}

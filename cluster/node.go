@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,6 +75,8 @@ type Node struct {
 	answerable  atomic.Bool   // about to serve or serving: changes of trust wait for this master
 	leaderless  atomic.Int64  // since when no leader is known, UnixNano; 0: one is known
 	rotating    atomic.Bool
+	checked     time.Time   // when the leader last looked for dead voters; its own goroutine's
+	handing     time.Time   // when the leader last tried to hand over; its own goroutine's
 	founding    atomic.Bool // founded by this master, and OnFounded has not succeeded yet
 
 	secrets    atomic.Pointer[Secrets]
@@ -136,7 +139,7 @@ func (n *Node) open(reg prometheus.Registerer) error {
 	}
 	n.self = fsm.Member{
 		Node: fsm.NodeName(id.ID, id.Incarnation), ID: id.ID, Incarnation: id.Incarnation,
-		Addr: n.cfg.Addr, SPKI: n.cfg.SPKI, Version: n.cfg.Version,
+		Addr: n.cfg.Addr, SPKI: n.cfg.SPKI, Version: n.cfg.Version, Pub: n.cfg.NodePub,
 	}
 	if _, err := readJSON(filepath.Join(n.cfg.DataDir, grantFile), &n.grant); err != nil {
 		return err
@@ -160,6 +163,10 @@ func (n *Node) open(reg prometheus.Registerer) error {
 	}
 	if n.port != nil {
 		n.port.ServeJoins(n.hello(), n, n, n)
+		if c, ok := n.state.Cluster(); ok && !slices.Equal(c.JoinKey, n.cfg.JoinKey) {
+			n.log.Warn("cluster_secret in the configuration is not the cluster's, which was rotated; this master goes on, for it is a member; " +
+				"write the present one there, from salt-run cluster.rotate_secret")
+		}
 	}
 	return nil
 }

@@ -110,9 +110,10 @@ func (n *Node) Serving() bool {
 	return time.Since(heard) <= n.cfg.IsolatedServe
 }
 
-// Ready says whether this master serves and its state is no older than Config.StaleLimit.
+// Ready says whether this master serves, is not being drained, and its state is no older than Config.StaleLimit.
 func (n *Node) Ready() bool {
-	return n.Serving() && time.Since(n.LeaderHeard()) <= n.cfg.StaleLimit
+	m, _ := n.state.MemberByNode(n.self.Node)
+	return n.Serving() && !m.Draining && time.Since(n.LeaderHeard()) <= n.cfg.StaleLimit
 }
 
 // WaitServing returns when this master begins to serve.

@@ -111,6 +111,17 @@ func (s *service) Admit(ctx context.Context, r *clusterpb.AdmitRequest) (*cluste
 	return reply, nil
 }
 
+func (s *service) Transfer(ctx context.Context, r *clusterpb.TransferRequest) (*clusterpb.TransferReply, error) {
+	if _, err := s.caller(ctx); err != nil {
+		return nil, err
+	}
+	to, err := s.n.transferHere(ctx, r.GetTo(), r.GetNot())
+	if err != nil {
+		return nil, code(err)
+	}
+	return &clusterpb.TransferReply{To: to}, nil
+}
+
 func (s *service) Status(ctx context.Context, _ *clusterpb.StatusRequest) (*clusterpb.StatusReply, error) {
 	if _, err := s.caller(ctx); err != nil {
 		return nil, err

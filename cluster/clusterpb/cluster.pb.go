@@ -2,7 +2,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: cluster/clusterpb/cluster.proto
+// source: clusterpb/cluster.proto
 
 // What members of a cluster ask each other: forwarding to the leader, reads that are as new as the
 // last acknowledged command, contact, and the requests inside the join channel.
@@ -60,11 +60,11 @@ func (x JoinReply_Kind) String() string {
 }
 
 func (JoinReply_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_cluster_clusterpb_cluster_proto_enumTypes[0].Descriptor()
+	return file_clusterpb_cluster_proto_enumTypes[0].Descriptor()
 }
 
 func (JoinReply_Kind) Type() protoreflect.EnumType {
-	return &file_cluster_clusterpb_cluster_proto_enumTypes[0]
+	return &file_clusterpb_cluster_proto_enumTypes[0]
 }
 
 func (x JoinReply_Kind) Number() protoreflect.EnumNumber {
@@ -73,7 +73,7 @@ func (x JoinReply_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JoinReply_Kind.Descriptor instead.
 func (JoinReply_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_cluster_clusterpb_cluster_proto_rawDescGZIP(), []int{11, 0}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{13, 0}
 }
 
 type ProposeRequest struct {
@@ -85,7 +85,7 @@ type ProposeRequest struct {
 
 func (x *ProposeRequest) Reset() {
 	*x = ProposeRequest{}
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[0]
+	mi := &file_clusterpb_cluster_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -97,7 +97,7 @@ func (x *ProposeRequest) String() string {
 func (*ProposeRequest) ProtoMessage() {}
 
 func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[0]
+	mi := &file_clusterpb_cluster_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -110,7 +110,7 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
 func (*ProposeRequest) Descriptor() ([]byte, []int) {
-	return file_cluster_clusterpb_cluster_proto_rawDescGZIP(), []int{0}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *ProposeRequest) GetCommand() []byte {
@@ -130,7 +130,7 @@ type ProposeReply struct {
 
 func (x *ProposeReply) Reset() {
 	*x = ProposeReply{}
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[1]
+	mi := &file_clusterpb_cluster_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -142,7 +142,7 @@ func (x *ProposeReply) String() string {
 func (*ProposeReply) ProtoMessage() {}
 
 func (x *ProposeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[1]
+	mi := &file_clusterpb_cluster_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -155,7 +155,7 @@ func (x *ProposeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeReply.ProtoReflect.Descriptor instead.
 func (*ProposeReply) Descriptor() ([]byte, []int) {
-	return file_cluster_clusterpb_cluster_proto_rawDescGZIP(), []int{1}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ProposeReply) GetIndex() uint64 {
@@ -180,7 +180,7 @@ type ReadIndexRequest struct {
 
 func (x *ReadIndexRequest) Reset() {
 	*x = ReadIndexRequest{}
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[2]
+	mi := &file_clusterpb_cluster_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -192,7 +192,7 @@ func (x *ReadIndexRequest) String() string {
 func (*ReadIndexRequest) ProtoMessage() {}
 
 func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[2]
+	mi := &file_clusterpb_cluster_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -205,7 +205,7 @@ func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
 func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
-	return file_cluster_clusterpb_cluster_proto_rawDescGZIP(), []int{2}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{2}
 }
 
 type ReadIndexReply struct {
@@ -217,7 +217,7 @@ type ReadIndexReply struct {
 
 func (x *ReadIndexReply) Reset() {
 	*x = ReadIndexReply{}
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[3]
+	mi := &file_clusterpb_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -229,7 +229,7 @@ func (x *ReadIndexReply) String() string {
 func (*ReadIndexReply) ProtoMessage() {}
 
 func (x *ReadIndexReply) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[3]
+	mi := &file_clusterpb_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -242,7 +242,7 @@ func (x *ReadIndexReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexReply.ProtoReflect.Descriptor instead.
 func (*ReadIndexReply) Descriptor() ([]byte, []int) {
-	return file_cluster_clusterpb_cluster_proto_rawDescGZIP(), []int{3}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ReadIndexReply) GetIndex() uint64 {
@@ -261,7 +261,7 @@ type WaitAppliedRequest struct {
 
 func (x *WaitAppliedRequest) Reset() {
 	*x = WaitAppliedRequest{}
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[4]
+	mi := &file_clusterpb_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -273,7 +273,7 @@ func (x *WaitAppliedRequest) String() string {
 func (*WaitAppliedRequest) ProtoMessage() {}
 
 func (x *WaitAppliedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[4]
+	mi := &file_clusterpb_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -286,7 +286,7 @@ func (x *WaitAppliedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitAppliedRequest.ProtoReflect.Descriptor instead.
 func (*WaitAppliedRequest) Descriptor() ([]byte, []int) {
-	return file_cluster_clusterpb_cluster_proto_rawDescGZIP(), []int{4}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WaitAppliedRequest) GetIndex() uint64 {
@@ -304,7 +304,7 @@ type WaitAppliedReply struct {
 
 func (x *WaitAppliedReply) Reset() {
 	*x = WaitAppliedReply{}
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[5]
+	mi := &file_clusterpb_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -316,7 +316,7 @@ func (x *WaitAppliedReply) String() string {
 func (*WaitAppliedReply) ProtoMessage() {}
 
 func (x *WaitAppliedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[5]
+	mi := &file_clusterpb_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -329,7 +329,7 @@ func (x *WaitAppliedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitAppliedReply.ProtoReflect.Descriptor instead.
 func (*WaitAppliedReply) Descriptor() ([]byte, []int) {
-	return file_cluster_clusterpb_cluster_proto_rawDescGZIP(), []int{5}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 type Peer struct {
@@ -346,7 +346,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[6]
+	mi := &file_clusterpb_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -358,7 +358,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[6]
+	mi := &file_clusterpb_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -371,7 +371,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_cluster_clusterpb_cluster_proto_rawDescGZIP(), []int{6}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Peer) GetNode() string {
@@ -426,7 +426,7 @@ type AdmitRequest struct {
 
 func (x *AdmitRequest) Reset() {
 	*x = AdmitRequest{}
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[7]
+	mi := &file_clusterpb_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -438,7 +438,7 @@ func (x *AdmitRequest) String() string {
 func (*AdmitRequest) ProtoMessage() {}
 
 func (x *AdmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[7]
+	mi := &file_clusterpb_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -451,7 +451,7 @@ func (x *AdmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitRequest.ProtoReflect.Descriptor instead.
 func (*AdmitRequest) Descriptor() ([]byte, []int) {
-	return file_cluster_clusterpb_cluster_proto_rawDescGZIP(), []int{7}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AdmitRequest) GetJoiner() *Peer {
@@ -468,6 +468,102 @@ func (x *AdmitRequest) GetUuid() string {
 	return ""
 }
 
+type TransferRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`   // node; empty: the best one
+	Not           string                 `protobuf:"bytes,2,opt,name=not,proto3" json:"not,omitempty"` // node that must not get it; empty: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferRequest) Reset() {
+	*x = TransferRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferRequest) ProtoMessage() {}
+
+func (x *TransferRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
+func (*TransferRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TransferRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *TransferRequest) GetNot() string {
+	if x != nil {
+		return x.Not
+	}
+	return ""
+}
+
+type TransferReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferReply) Reset() {
+	*x = TransferReply{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferReply) ProtoMessage() {}
+
+func (x *TransferReply) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
+func (*TransferReply) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TransferReply) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -476,7 +572,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[8]
+	mi := &file_clusterpb_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +584,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[8]
+	mi := &file_clusterpb_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +597,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_cluster_clusterpb_cluster_proto_rawDescGZIP(), []int{8}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 type StatusReply struct {
@@ -518,7 +614,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[9]
+	mi := &file_clusterpb_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +626,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[9]
+	mi := &file_clusterpb_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +639,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_cluster_clusterpb_cluster_proto_rawDescGZIP(), []int{9}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StatusReply) GetApplied() uint64 {
@@ -600,7 +696,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[10]
+	mi := &file_clusterpb_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +708,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[10]
+	mi := &file_clusterpb_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +721,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_cluster_clusterpb_cluster_proto_rawDescGZIP(), []int{10}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JoinRequest) GetFound() bool {
@@ -666,7 +762,7 @@ type JoinReply struct {
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[11]
+	mi := &file_clusterpb_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +774,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_clusterpb_cluster_proto_msgTypes[11]
+	mi := &file_clusterpb_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +787,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_cluster_clusterpb_cluster_proto_rawDescGZIP(), []int{11}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JoinReply) GetKind() JoinReply_Kind {
@@ -757,11 +853,11 @@ func (x *JoinReply) GetRemoved() bool {
 	return false
 }
 
-var File_cluster_clusterpb_cluster_proto protoreflect.FileDescriptor
+var File_clusterpb_cluster_proto protoreflect.FileDescriptor
 
-const file_cluster_clusterpb_cluster_proto_rawDesc = "" +
+const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x1fcluster/clusterpb/cluster.proto\x12\x15clustermaster.cluster\"*\n" +
+	"\x17clusterpb/cluster.proto\x12\x15clustermaster.cluster\"*\n" +
 	"\x0eProposeRequest\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\fR\acommand\"<\n" +
 	"\fProposeReply\x12\x14\n" +
@@ -782,7 +878,12 @@ const file_cluster_clusterpb_cluster_proto_rawDesc = "" +
 	"\aversion\x18\x06 \x01(\tR\aversion\"W\n" +
 	"\fAdmitRequest\x123\n" +
 	"\x06joiner\x18\x01 \x01(\v2\x1b.clustermaster.cluster.PeerR\x06joiner\x12\x12\n" +
-	"\x04uuid\x18\x02 \x01(\tR\x04uuid\"\x0f\n" +
+	"\x04uuid\x18\x02 \x01(\tR\x04uuid\"3\n" +
+	"\x0fTransferRequest\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\tR\x02to\x12\x10\n" +
+	"\x03not\x18\x02 \x01(\tR\x03not\"\x1f\n" +
+	"\rTransferReply\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\tR\x02to\"\x0f\n" +
 	"\rStatusRequest\"\x9d\x01\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12\x12\n" +
@@ -810,29 +911,30 @@ const file_cluster_clusterpb_cluster_proto_rawDesc = "" +
 	"\x04NONE\x10\x00\x12\t\n" +
 	"\x05STATE\x10\x01\x12\f\n" +
 	"\bADMITTED\x10\x02\x12\v\n" +
-	"\aREFUSED\x10\x032\xc4\x03\n" +
+	"\aREFUSED\x10\x032\x9e\x04\n" +
 	"\aCluster\x12U\n" +
 	"\aPropose\x12%.clustermaster.cluster.ProposeRequest\x1a#.clustermaster.cluster.ProposeReply\x12[\n" +
 	"\tReadIndex\x12'.clustermaster.cluster.ReadIndexRequest\x1a%.clustermaster.cluster.ReadIndexReply\x12a\n" +
 	"\vWaitApplied\x12).clustermaster.cluster.WaitAppliedRequest\x1a'.clustermaster.cluster.WaitAppliedReply\x12N\n" +
-	"\x05Admit\x12#.clustermaster.cluster.AdmitRequest\x1a .clustermaster.cluster.JoinReply\x12R\n" +
+	"\x05Admit\x12#.clustermaster.cluster.AdmitRequest\x1a .clustermaster.cluster.JoinReply\x12X\n" +
+	"\bTransfer\x12&.clustermaster.cluster.TransferRequest\x1a$.clustermaster.cluster.TransferReply\x12R\n" +
 	"\x06Status\x12$.clustermaster.cluster.StatusRequest\x1a\".clustermaster.cluster.StatusReplyB!Z\x1fclustermaster/cluster/clusterpbb\x06proto3"
 
 var (
-	file_cluster_clusterpb_cluster_proto_rawDescOnce sync.Once
-	file_cluster_clusterpb_cluster_proto_rawDescData []byte
+	file_clusterpb_cluster_proto_rawDescOnce sync.Once
+	file_clusterpb_cluster_proto_rawDescData []byte
 )
 
-func file_cluster_clusterpb_cluster_proto_rawDescGZIP() []byte {
-	file_cluster_clusterpb_cluster_proto_rawDescOnce.Do(func() {
-		file_cluster_clusterpb_cluster_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_cluster_clusterpb_cluster_proto_rawDesc), len(file_cluster_clusterpb_cluster_proto_rawDesc)))
+func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
+	file_clusterpb_cluster_proto_rawDescOnce.Do(func() {
+		file_clusterpb_cluster_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)))
 	})
-	return file_cluster_clusterpb_cluster_proto_rawDescData
+	return file_clusterpb_cluster_proto_rawDescData
 }
 
-var file_cluster_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cluster_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
-var file_cluster_clusterpb_cluster_proto_goTypes = []any{
+var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_clusterpb_cluster_proto_goTypes = []any{
 	(JoinReply_Kind)(0),        // 0: clustermaster.cluster.JoinReply.Kind
 	(*ProposeRequest)(nil),     // 1: clustermaster.cluster.ProposeRequest
 	(*ProposeReply)(nil),       // 2: clustermaster.cluster.ProposeReply
@@ -842,12 +944,14 @@ var file_cluster_clusterpb_cluster_proto_goTypes = []any{
 	(*WaitAppliedReply)(nil),   // 6: clustermaster.cluster.WaitAppliedReply
 	(*Peer)(nil),               // 7: clustermaster.cluster.Peer
 	(*AdmitRequest)(nil),       // 8: clustermaster.cluster.AdmitRequest
-	(*StatusRequest)(nil),      // 9: clustermaster.cluster.StatusRequest
-	(*StatusReply)(nil),        // 10: clustermaster.cluster.StatusReply
-	(*JoinRequest)(nil),        // 11: clustermaster.cluster.JoinRequest
-	(*JoinReply)(nil),          // 12: clustermaster.cluster.JoinReply
+	(*TransferRequest)(nil),    // 9: clustermaster.cluster.TransferRequest
+	(*TransferReply)(nil),      // 10: clustermaster.cluster.TransferReply
+	(*StatusRequest)(nil),      // 11: clustermaster.cluster.StatusRequest
+	(*StatusReply)(nil),        // 12: clustermaster.cluster.StatusReply
+	(*JoinRequest)(nil),        // 13: clustermaster.cluster.JoinRequest
+	(*JoinReply)(nil),          // 14: clustermaster.cluster.JoinReply
 }
-var file_cluster_clusterpb_cluster_proto_depIdxs = []int32{
+var file_clusterpb_cluster_proto_depIdxs = []int32{
 	7,  // 0: clustermaster.cluster.AdmitRequest.joiner:type_name -> clustermaster.cluster.Peer
 	0,  // 1: clustermaster.cluster.JoinReply.kind:type_name -> clustermaster.cluster.JoinReply.Kind
 	7,  // 2: clustermaster.cluster.JoinReply.members:type_name -> clustermaster.cluster.Peer
@@ -855,40 +959,42 @@ var file_cluster_clusterpb_cluster_proto_depIdxs = []int32{
 	3,  // 4: clustermaster.cluster.Cluster.ReadIndex:input_type -> clustermaster.cluster.ReadIndexRequest
 	5,  // 5: clustermaster.cluster.Cluster.WaitApplied:input_type -> clustermaster.cluster.WaitAppliedRequest
 	8,  // 6: clustermaster.cluster.Cluster.Admit:input_type -> clustermaster.cluster.AdmitRequest
-	9,  // 7: clustermaster.cluster.Cluster.Status:input_type -> clustermaster.cluster.StatusRequest
-	2,  // 8: clustermaster.cluster.Cluster.Propose:output_type -> clustermaster.cluster.ProposeReply
-	4,  // 9: clustermaster.cluster.Cluster.ReadIndex:output_type -> clustermaster.cluster.ReadIndexReply
-	6,  // 10: clustermaster.cluster.Cluster.WaitApplied:output_type -> clustermaster.cluster.WaitAppliedReply
-	12, // 11: clustermaster.cluster.Cluster.Admit:output_type -> clustermaster.cluster.JoinReply
-	10, // 12: clustermaster.cluster.Cluster.Status:output_type -> clustermaster.cluster.StatusReply
-	8,  // [8:13] is the sub-list for method output_type
-	3,  // [3:8] is the sub-list for method input_type
+	9,  // 7: clustermaster.cluster.Cluster.Transfer:input_type -> clustermaster.cluster.TransferRequest
+	11, // 8: clustermaster.cluster.Cluster.Status:input_type -> clustermaster.cluster.StatusRequest
+	2,  // 9: clustermaster.cluster.Cluster.Propose:output_type -> clustermaster.cluster.ProposeReply
+	4,  // 10: clustermaster.cluster.Cluster.ReadIndex:output_type -> clustermaster.cluster.ReadIndexReply
+	6,  // 11: clustermaster.cluster.Cluster.WaitApplied:output_type -> clustermaster.cluster.WaitAppliedReply
+	14, // 12: clustermaster.cluster.Cluster.Admit:output_type -> clustermaster.cluster.JoinReply
+	10, // 13: clustermaster.cluster.Cluster.Transfer:output_type -> clustermaster.cluster.TransferReply
+	12, // 14: clustermaster.cluster.Cluster.Status:output_type -> clustermaster.cluster.StatusReply
+	9,  // [9:15] is the sub-list for method output_type
+	3,  // [3:9] is the sub-list for method input_type
 	3,  // [3:3] is the sub-list for extension type_name
 	3,  // [3:3] is the sub-list for extension extendee
 	0,  // [0:3] is the sub-list for field type_name
 }
 
-func init() { file_cluster_clusterpb_cluster_proto_init() }
-func file_cluster_clusterpb_cluster_proto_init() {
-	if File_cluster_clusterpb_cluster_proto != nil {
+func init() { file_clusterpb_cluster_proto_init() }
+func file_clusterpb_cluster_proto_init() {
+	if File_clusterpb_cluster_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_clusterpb_cluster_proto_rawDesc), len(file_cluster_clusterpb_cluster_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_cluster_clusterpb_cluster_proto_goTypes,
-		DependencyIndexes: file_cluster_clusterpb_cluster_proto_depIdxs,
-		EnumInfos:         file_cluster_clusterpb_cluster_proto_enumTypes,
-		MessageInfos:      file_cluster_clusterpb_cluster_proto_msgTypes,
+		GoTypes:           file_clusterpb_cluster_proto_goTypes,
+		DependencyIndexes: file_clusterpb_cluster_proto_depIdxs,
+		EnumInfos:         file_clusterpb_cluster_proto_enumTypes,
+		MessageInfos:      file_clusterpb_cluster_proto_msgTypes,
 	}.Build()
-	File_cluster_clusterpb_cluster_proto = out.File
-	file_cluster_clusterpb_cluster_proto_goTypes = nil
-	file_cluster_clusterpb_cluster_proto_depIdxs = nil
+	File_clusterpb_cluster_proto = out.File
+	file_clusterpb_cluster_proto_goTypes = nil
+	file_clusterpb_cluster_proto_depIdxs = nil
 }

@@ -2,7 +2,7 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.2
 // - protoc             v3.21.12
-// source: cluster/clusterpb/cluster.proto
+// source: clusterpb/cluster.proto
 
 // What members of a cluster ask each other: forwarding to the leader, reads that are as new as the
 // last acknowledged command, contact, and the requests inside the join channel.
@@ -26,6 +26,7 @@ const (
 	Cluster_ReadIndex_FullMethodName   = "/clustermaster.cluster.Cluster/ReadIndex"
 	Cluster_WaitApplied_FullMethodName = "/clustermaster.cluster.Cluster/WaitApplied"
 	Cluster_Admit_FullMethodName       = "/clustermaster.cluster.Cluster/Admit"
+	Cluster_Transfer_FullMethodName    = "/clustermaster.cluster.Cluster/Transfer"
 	Cluster_Status_FullMethodName      = "/clustermaster.cluster.Cluster/Status"
 )
 
@@ -43,6 +44,8 @@ type ClusterClient interface {
 	WaitApplied(ctx context.Context, in *WaitAppliedRequest, opts ...grpc.CallOption) (*WaitAppliedReply, error)
 	// Admit makes a proved joiner a member. Leader only, as Propose.
 	Admit(ctx context.Context, in *AdmitRequest, opts ...grpc.CallOption) (*JoinReply, error)
+	// Transfer hands leadership to another voter and returns when the callee has lost it. Leader only, as Propose.
+	Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferReply, error)
 	// Status is asked once a second of every other member.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
 }
@@ -95,6 +98,16 @@ func (c *clusterClient) Admit(ctx context.Context, in *AdmitRequest, opts ...grp
 	return out, nil
 }
 
+func (c *clusterClient) Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TransferReply)
+	err := c.cc.Invoke(ctx, Cluster_Transfer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StatusReply)
@@ -119,6 +132,8 @@ type ClusterServer interface {
 	WaitApplied(context.Context, *WaitAppliedRequest) (*WaitAppliedReply, error)
 	// Admit makes a proved joiner a member. Leader only, as Propose.
 	Admit(context.Context, *AdmitRequest) (*JoinReply, error)
+	// Transfer hands leadership to another voter and returns when the callee has lost it. Leader only, as Propose.
+	Transfer(context.Context, *TransferRequest) (*TransferReply, error)
 	// Status is asked once a second of every other member.
 	Status(context.Context, *StatusRequest) (*StatusReply, error)
 	mustEmbedUnimplementedClusterServer()
@@ -142,6 +157,9 @@ func (UnimplementedClusterServer) WaitApplied(context.Context, *WaitAppliedReque
 }
 func (UnimplementedClusterServer) Admit(context.Context, *AdmitRequest) (*JoinReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Admit not implemented")
+}
+func (UnimplementedClusterServer) Transfer(context.Context, *TransferRequest) (*TransferReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Transfer not implemented")
 }
 func (UnimplementedClusterServer) Status(context.Context, *StatusRequest) (*StatusReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
@@ -239,6 +257,24 @@ func _Cluster_Admit_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_Transfer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TransferRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Transfer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Transfer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Transfer(ctx, req.(*TransferRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_Status_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StatusRequest)
 	if err := dec(in); err != nil {
@@ -281,10 +317,14 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Cluster_Admit_Handler,
 		},
 		{
+			MethodName: "Transfer",
+			Handler:    _Cluster_Transfer_Handler,
+		},
+		{
 			MethodName: "Status",
 			Handler:    _Cluster_Status_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
-	Metadata: "cluster/clusterpb/cluster.proto",
+	Metadata: "clusterpb/cluster.proto",
 }

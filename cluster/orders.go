@@ -1,0 +1,338 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"clustermaster/cluster/clusterpb"
+	"clustermaster/cluster/fsm"
+	"clustermaster/transport/peer"
+)
+
+// orderTimeout is how long an order waits for its effect; the effect comes all the same, or says why not in the log.
+const orderTimeout = 15 * time.Second
+
+// ErrStandalone says that the order is about peers, and there are none.
+var ErrStandalone = errors.New("no cluster_id configured; this master is not a cluster member")
+
+// Removal is what Remove did.
+type Removal struct {
+	Member      fsm.Member
+	Secret      string   // the new cluster_secret; "" if it was kept. It is nowhere else.
+	Unconfirmed []string // ids of masters that did not confirm the removal in time
+	Warnings    []string // what is left to do
+}
+
+// find names a member by its id, or by its address with or without port. An error ends with what to do.
+func (n *Node) find(ctx context.Context, name string) (fsm.Member, error) {
+	if n.port == nil {
+		return fsm.Member{}, ErrStandalone
+	}
+	if err := n.ReadIndex(ctx); err != nil {
+		return fsm.Member{}, err
+	}
+	if name == "" {
+		name = n.self.ID
+	}
+	if m, ok := n.state.MemberByID(name); ok {
+		return m, nil
+	}
+	for _, m := range n.state.Members() {
+		if host, _, err := net.SplitHostPort(m.Addr); name == m.Addr || err == nil && name == host {
+			return m, nil
+		}
+	}
+	for _, b := range n.state.Bars() {
+		if b.ID == name {
+			return fsm.Member{}, fmt.Errorf("peer %s: was removed at %s; salt-run cluster.allow lets it join again", name, b.At.Format(time.RFC3339))
+		}
+	}
+	return fsm.Member{}, fmt.Errorf("peer %s: not in the cluster; see salt-run cluster.members", name)
+}
+
+// quorumWithout refuses what would leave the voters without a majority in contact.
+func (n *Node) quorumWithout(m fsm.Member, what string) error {
+	left, reachable := 0, 0
+	for node := range n.voters() {
+		if node == m.Node {
+			continue
+		}
+		left++
+		if n.near(node) {
+			reachable++
+		}
+	}
+	if left == 0 {
+		return fmt.Errorf("peer %s: is the only voter; %s would leave none", m.ID, what)
+	}
+	if reachable <= left/2 {
+		return fmt.Errorf("peer %s: %s would leave %d of %d voters in contact, which is no quorum; start the missing masters or remove those first, see salt-run cluster.members",
+			m.ID, what, reachable, left)
+	}
+	return nil
+}
+
+// Remove takes a peer out for good: at once, its id and node key barred until Allow, the secrets of minions' sessions
+// and, unless keepSecret, cluster_secret rotated. Every error but those in Warnings means that nothing has changed.
+func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Removal, error) {
+	m, err := n.find(ctx, name)
+	if err != nil {
+		return Removal{}, err
+	}
+	if m.Node == n.self.Node {
+		if len(n.state.Members()) == 1 {
+			return Removal{}, fmt.Errorf("peer %s: is the only member, nobody would be left", m.ID)
+		}
+		return Removal{}, fmt.Errorf("peer %s: is this master, which can't see its own removal through; run cluster.remove on another one", m.ID)
+	}
+	if n.voters()[m.Node] {
+		if err := n.quorumWithout(m, "removing it"); err != nil {
+			return Removal{}, err
+		}
+	}
+	if leader, _ := n.Leader(); leader == m.Node {
+		if _, err := n.transfer(ctx, "", m.Node); err != nil {
+			return Removal{}, fmt.Errorf("peer %s: is the leader and did not hand over: %w", m.ID, err)
+		}
+	}
+	r, index, err := n.Propose(ctx, &fsm.RemoveMember{Node: m.Node, Bar: true, At: time.Now().UTC()})
+	if err == nil && r.Refused != fsm.RefusedNotMember { // a repeat of a command whose answer was lost
+		err = refused(r)
+	}
+	if err != nil {
+		return Removal{}, fmt.Errorf("peer %s: %w", m.ID, err)
+	}
+	out := Removal{Member: m}
+	warn := func(err error, format string, args ...any) {
+		if err != nil {
+			out.Warnings = append(out.Warnings, fmt.Sprintf(format, args...)+": "+err.Error())
+		}
+	}
+	if !keepSecret {
+		out.Secret, err = n.RotateSecret(ctx)
+		warn(err, "cluster_secret was not rotated, and %s knows it; run salt-run cluster.rotate_secret", m.ID)
+	}
+	out.Unconfirmed = n.ConfirmEverywhere(ctx, index)
+	warn(n.RotateKeys(ctx), "the secrets of minions' sessions were not rotated, and %s knows them; run salt-run cluster.rotate_keys", m.ID)
+	err = n.until(ctx, func() bool { return !n.voters()[m.Node] })
+	warn(err, "the leader still counts the vote of %s; it takes it as soon as it can", m.ID)
+	n.log.Info("peer removed by order", "peer", m.ID, "addr", m.Addr, "index", index)
+	return out, nil
+}
+
+// Allow lets a removed id and its node key join again. It is false if the id was not barred.
+func (n *Node) Allow(ctx context.Context, id string) (bool, error) {
+	if n.port == nil {
+		return false, ErrStandalone
+	}
+	r, index, err := n.Propose(ctx, &fsm.AllowMember{ID: id})
+	if err == nil {
+		err = refused(r)
+	}
+	if err != nil {
+		return false, fmt.Errorf("peer %s: %w", id, err)
+	}
+	n.ConfirmEverywhere(ctx, index)
+	return r.Changed, nil
+}
+
+// mark proposes a mark and returns when every serving master has it.
+func (n *Node) mark(ctx context.Context, m fsm.Member, mark fsm.Mark) error {
+	r, index, err := n.Propose(ctx, &fsm.MarkMember{Node: m.Node, Mark: mark, At: time.Now().UTC()})
+	if err == nil {
+		err = refused(r)
+	}
+	if err != nil {
+		return fmt.Errorf("peer %s: %w", m.ID, err)
+	}
+	n.ConfirmEverywhere(ctx, index)
+	return nil
+}
+
+// Drain makes a member not ready, until it is called with on false; "" is this master. It stays a member and serves
+// those that still come; leadership goes elsewhere if it can. The string is the member's id.
+func (n *Node) Drain(ctx context.Context, name string, on bool) (string, error) {
+	m, err := n.find(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if !on {
+		return m.ID, n.mark(ctx, m, fsm.MarkUndrain)
+	}
+	others := 0
+	for _, o := range n.Members() {
+		if o.Node != m.Node && o.Ready {
+			others++
+		}
+	}
+	if others == 0 {
+		return "", fmt.Errorf("peer %s: no other master is ready, so minions would have nowhere to go; see salt-run cluster.members", m.ID)
+	}
+	if err := n.mark(ctx, m, fsm.MarkDrain); err != nil {
+		return "", err
+	}
+	if leader, _ := n.Leader(); leader == m.Node {
+		if _, err := n.transfer(ctx, "", m.Node); err != nil && !errors.Is(err, errNoSuccessor) {
+			n.log.Warn("drained master is still the leader; it tries to hand over again", "peer", m.ID, "err", err)
+		}
+	}
+	return m.ID, nil
+}
+
+// Promote gives a member a vote; promoted is false if it gets it later, once it has caught up.
+func (n *Node) Promote(ctx context.Context, name string) (id string, promoted bool, err error) {
+	m, err := n.find(ctx, name)
+	if err != nil {
+		return "", false, err
+	}
+	voters := n.voters()
+	if voters[m.Node] && !m.Learner {
+		return m.ID, true, nil
+	}
+	if !voters[m.Node] && len(voters) >= n.cfg.MaxVoters {
+		return "", false, fmt.Errorf("peer %s: there are %d voters already (cluster_max_voters); demote another one first", m.ID, len(voters))
+	}
+	if err := n.mark(ctx, m, fsm.MarkVoter); err != nil {
+		return "", false, err
+	}
+	return m.ID, n.until(ctx, func() bool { return n.voters()[m.Node] }) == nil, nil
+}
+
+// Demote takes a member's vote until Promote; left is how many voters there are then.
+func (n *Node) Demote(ctx context.Context, name string) (id string, left int, err error) {
+	m, err := n.find(ctx, name)
+	if err != nil {
+		return "", 0, err
+	}
+	if n.voters()[m.Node] {
+		if err := n.quorumWithout(m, "demoting it"); err != nil {
+			return "", 0, err
+		}
+	}
+	if err := n.mark(ctx, m, fsm.MarkLearner); err != nil {
+		return "", 0, err
+	}
+	if err := n.until(ctx, func() bool { return !n.voters()[m.Node] }); err != nil {
+		return "", 0, fmt.Errorf("peer %s: still has its vote, the leader takes it as soon as it can: %w", m.ID, err)
+	}
+	return m.ID, len(n.voters()), nil
+}
+
+// TransferLeader makes another voter the leader: the named one, or with "" the one that is furthest.
+func (n *Node) TransferLeader(ctx context.Context, name string) (id string, err error) {
+	if n.port == nil {
+		return "", ErrStandalone
+	}
+	to := ""
+	if name != "" {
+		m, err := n.find(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		switch {
+		case !n.voters()[m.Node]:
+			return "", fmt.Errorf("peer %s: is no voter, and only a voter can lead; see salt-run cluster.promote", m.ID)
+		case !n.near(m.Node):
+			return "", fmt.Errorf("peer %s: is not in contact; see salt-run cluster.members", m.ID)
+		}
+		to = m.Node
+	}
+	node, err := n.transfer(ctx, to, "")
+	if err != nil {
+		return "", err
+	}
+	m, _ := n.state.MemberByNode(node)
+	return m.ID, nil
+}
+
+// transfer asks the leader to hand over and waits until this master knows the new one.
+func (n *Node) transfer(ctx context.Context, to, not string) (string, error) {
+	before, _ := n.Leader()
+	var got string
+	err := n.withLeader(ctx, func(leader string) error {
+		if leader == to || to == "" && leader != before {
+			got = leader // done, or done by somebody else
+			return nil
+		}
+		if leader == n.self.Node {
+			node, err := n.transferHere(ctx, to, not)
+			got = node
+			return err
+		}
+		if to == "" {
+			if s := n.successor(leader); s == "" && !n.voters()[n.self.Node] {
+				return errNoSuccessor
+			}
+		}
+		client, err := n.client(leader)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errElsewhere, err)
+		}
+		r, err := client.Transfer(ctx, &clusterpb.TransferRequest{To: to, Not: not})
+		got = r.GetTo()
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("transfer leadership: %w", err)
+	}
+	if err := n.until(ctx, func() bool { l, ok := n.Leader(); return ok && l == got }); err != nil {
+		return "", fmt.Errorf("transfer leadership: the new leader did not show up in time: %w", err)
+	}
+	return got, nil
+}
+
+// RotateSecret makes a new cluster_secret and returns it; the old one lets nobody in any more, on no master that is in
+// contact. It is stored nowhere but as K.
+func (n *Node) RotateSecret(ctx context.Context) (string, error) {
+	if n.port == nil {
+		return "", ErrStandalone
+	}
+	c, ok := n.state.Cluster()
+	if !ok {
+		return "", ErrNotFounded
+	}
+	var random [32]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return "", fmt.Errorf("make cluster_secret: %w", err)
+	}
+	secret := base64.RawURLEncoding.EncodeToString(random[:])
+	r, index, err := n.Propose(ctx, &fsm.SetJoinKey{JoinKey: peer.JoinKey(secret, c.ClusterID)})
+	if err == nil {
+		err = refused(r)
+	}
+	if err != nil {
+		return "", fmt.Errorf("rotate cluster_secret: %w", err)
+	}
+	n.ConfirmEverywhere(ctx, index)
+	n.log.Info("cluster_secret rotated", "index", index)
+	return secret, nil
+}
+
+// RotateKeys rotates the session secret and the AES key.
+func (n *Node) RotateKeys(ctx context.Context) error {
+	if err := n.RotateSession(ctx); err != nil {
+		return err
+	}
+	return n.RotateAES(ctx)
+}
+
+// until waits for an effect.
+func (n *Node) until(ctx context.Context, effect func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
+	tick := time.NewTicker(retryPause)
+	defer tick.Stop()
+	for !effect() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
