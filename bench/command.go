@@ -51,7 +51,7 @@ type flags struct {
 	minions, workers, fleet, pid  int
 	seconds, warmup               float64
 	rate, only, file, env, prefix string
-	json, binary, dir             string
+	keys, json, binary, dir       string
 	self, quick                   bool
 	set                           func(name string) bool
 }
@@ -73,6 +73,7 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.StringVar(&f.file, "file", "", "file for _file_hash and _serve_file, a `PATH` below file_roots")
 	fs.StringVar(&f.env, "saltenv", "base", "environment of file requests")
 	fs.StringVar(&f.prefix, "prefix", "bench", "of the minions' ids")
+	fs.StringVar(&f.keys, "keys", "", "with --master: `FILE` that keeps the minions' private keys from run to run (default below the user's cache folder)")
 	fs.IntVar(&f.pid, "pid", 0, "with --master: also measure memory (PSS) and CPU of this local process and its descendants")
 	fs.IntVar(&f.fleet, "fleet", 100, "with --self: number of simulated minions that listen and answer")
 	fs.StringVar(&f.json, "json", "", "also write everything to `FILE`")
@@ -221,16 +222,24 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 	b.say("%s", r.Machine)
 	b.progress.show("make %d keys", poolKeys)
 	var err error
-	if b.keys, err = newKeys(poolKeys); err != nil {
-		return err
-	}
 	if f.self {
+		if b.keys, err = newKeys(poolKeys); err != nil {
+			return err
+		}
 		s := selfPlan{program: f.binary, dir: f.dir, masters: []int{1, 3}, minions: f.minions, workers: f.workers, fleet: f.fleet}
 		if err := b.self(ctx, s, r); err != nil {
 			return err
 		}
 		printSummary(b.out, r)
 		return nil
+	}
+	if f.keys == "" {
+		if f.keys, err = keyFile(); err != nil {
+			return err
+		}
+	}
+	if b.keys, err = loadKeys(f.keys); err != nil {
+		return err
 	}
 	return b.remote(ctx, f, r)
 }

@@ -36,9 +36,6 @@ type Crowd struct {
 	SaltEnv, File string
 }
 
-// poolKeys is the number of RSA keys that minions share.
-const poolKeys = 4
-
 // newGenerator signs all minions in. onPending, if not nil, is called once when the master
 // keeps one waiting for its key to be accepted.
 func newGenerator(ctx context.Context, c Crowd, keys []*keyPair, m *meter, onPending func()) (*Generator, error) {

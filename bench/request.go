@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +31,8 @@ func kinds() []kind {
 	return []kind{
 		{name: "_auth", about: "sign-in of an accepted minion that has not seen this master before", send: sendAuth},
 		{name: "_auth+token", about: "sign-in with the token of a minion that has", unasked: true, send: sendAuthToken},
-		{name: "_return", about: "the return of test.ping, a new jid each time", send: sendReturn},
+		{name: "_return", about: "the return of test.ping, each with a new jid that was never published", send: sendReturn},
+		{name: "_return+job", about: "the same, but each jid is that of all minions once (Salt's own master wants such a jid published)", unasked: true, send: sendJobReturn},
 		{name: "_minion_event", about: "one event of 100 bytes", send: sendEvent},
 		{name: "_pillar", about: "the pillar, with grains of a usual size", send: sendPillar},
 		{name: "_file_list", about: "the list of all files of an environment", send: sendFileList},
@@ -78,6 +80,19 @@ func kindNames() string {
 type job struct {
 	saltenv, file string
 	lastJID       atomic.Int64 // microseconds since the epoch
+
+	mu     sync.Mutex // guards shared
+	shared []string   // the jids of jobs that all minions return for, in turn
+}
+
+// sharedJID is the jid of a minion's nth return for jobs of all, from 0.
+func (j *job) sharedJID(n int) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for n >= len(j.shared) {
+		j.shared = append(j.shared, j.jid())
+	}
+	return j.shared[n]
 }
 
 // jid makes a jid that this run has not used: the time, or the next free microsecond.
@@ -165,9 +180,19 @@ func checkAuth(ctx context.Context, s *session, l *line, auth wire.AuthRequest) 
 }
 
 func sendReturn(ctx context.Context, s *session, l *line, j *job) error {
+	return returnPing(ctx, s, l, j.jid())
+}
+
+func sendJobReturn(ctx context.Context, s *session, l *line, j *job) error {
+	jid := j.sharedJID(s.returned)
+	s.returned++
+	return returnPing(ctx, s, l, jid)
+}
+
+func returnPing(ctx context.Context, s *session, l *line, jid string) error {
 	v, err := s.call(ctx, l, wire.Map{
 		{Key: "cmd", Value: "_return"}, {Key: "id", Value: s.id}, {Key: "success", Value: true}, {Key: "return", Value: true},
-		{Key: "retcode", Value: 0}, {Key: "jid", Value: j.jid()}, {Key: "fun", Value: "test.ping"}, {Key: "fun_args", Value: []any{}},
+		{Key: "retcode", Value: 0}, {Key: "jid", Value: jid}, {Key: "fun", Value: "test.ping"}, {Key: "fun_args", Value: []any{}},
 		{Key: "user", Value: "root"}, {Key: "_stamp", Value: wire.Stamp(time.Now())},
 	})
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	transport "clustermaster/transport/minion"
@@ -14,37 +13,6 @@ import (
 // errPending: the master has not accepted the minion's key.
 var errPending = errors.New("the master has not accepted the key")
 
-// keySize is of minions' keys, Salt's default.
-const keySize = 2048
-
-// keyPair is a minion's key with its token. Minions share a few, for making one takes a
-// good part of a second; a master cannot gain by it, it looks keys up by id.
-type keyPair struct {
-	private *wire.PrivateKey
-	tok     []byte
-}
-
-func newKeys(n int) ([]*keyPair, error) {
-	keys := make([]*keyPair, n)
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for i := range keys {
-		wg.Go(func() {
-			private, err := wire.GeneratePrivateKey(keySize)
-			if err == nil {
-				keys[i] = &keyPair{private: private}
-				keys[i].tok, err = wire.TokenSalt(private)
-			}
-			errs[i] = err
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("make minion keys: %w", err)
-	}
-	return keys, nil
-}
-
 // session is one signed-in minion. One worker uses it.
 type session struct {
 	id      string
@@ -53,6 +21,8 @@ type session struct {
 	master  *wire.PublicKey // known since the first sign-in
 	current wire.Key
 	crypt   *wire.Crypticle
+	// returned counts its returns for jobs of all minions.
+	returned int
 }
 
 func newSession(id string, key *keyPair) *session {
@@ -89,7 +59,7 @@ func (s *session) signIn(ctx context.Context, line *line) error {
 		if answer.Ret == true {
 			return errPending
 		}
-		return fmt.Errorf("the master refuses the key of %s: %v", s.id, answer.Ret)
+		return fmt.Errorf("the master refuses the key of %s (%v): if it knows another one, delete that (salt-key -d) or take another --prefix", s.id, answer.Ret)
 	}
 	s.master = answer.Master
 	if s.crypt == nil || s.current != answer.Session {
