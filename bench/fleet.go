@@ -114,11 +114,7 @@ func (f *fleet) stop() {
 // ping publishes one test.ping on a master and returns how many minions answered and how long
 // the last one took from the publication on.
 func (f *fleet) ping(ctx context.Context, m *ownMaster) (answered int, took time.Duration, err error) {
-	sock, err := m.sockDir()
-	if err != nil {
-		return 0, 0, err
-	}
-	client, err := operator.Dial(ctx, sock)
+	client, err := operator.Dial(ctx, m.sockDir())
 	if err != nil {
 		return 0, 0, fmt.Errorf("ping through %s: %w", m.id, err)
 	}
@@ -154,11 +150,7 @@ func (f *fleet) medianPing(ctx context.Context) (time.Duration, error) {
 
 // leader asks a master for the leader.
 func (f *fleet) leader(ctx context.Context) (*ownMaster, error) {
-	sock, err := f.own.masters[0].sockDir()
-	if err != nil {
-		return nil, err
-	}
-	client, err := operator.Dial(ctx, sock)
+	client, err := operator.Dial(ctx, f.own.masters[0].sockDir())
 	if err != nil {
 		return nil, fmt.Errorf("find the leader: %w", err)
 	}

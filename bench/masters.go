@@ -16,8 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"clustermaster/config"
 )
 
 // Ports of every master that --self starts; each has a loopback address of its own.
@@ -147,8 +145,8 @@ func (o *own) configure(files string) error {
 		return fmt.Errorf("make pillar root: %w", err)
 	}
 	for _, m := range o.masters {
-		text := fmt.Sprintf("id: %s\ninterface: %s\nroot_dir: %s\nuser: %s\nlog_level: warning\nauto_accept: true\n"+
-			"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n", m.id, m.host, m.dir, name, files, pillar)
+		text := fmt.Sprintf("id: %s\ninterface: %s\nroot_dir: %s\nsock_dir: %s\nuser: %s\nlog_level: warning\nauto_accept: true\n"+
+			"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n", m.id, m.host, m.dir, sockFolder, name, files, pillar)
 		if len(o.masters) > 1 {
 			text += fmt.Sprintf("cluster_id: bench\ncluster_secret: %s\ncluster_peers:\n", base64.RawURLEncoding.EncodeToString(secret))
 			for _, p := range o.masters {
@@ -222,13 +220,10 @@ func (m *ownMaster) waitReady(ctx context.Context) error {
 }
 
 // sockDir is where its commands reach it.
-func (m *ownMaster) sockDir() (string, error) {
-	opts, _, err := config.Load(m.dir, func(string) string { return "" })
-	if err != nil {
-		return "", fmt.Errorf("read config of %s: %w", m.id, err)
-	}
-	return opts.SockDir, nil
-}
+func (m *ownMaster) sockDir() string { return filepath.Join(m.dir, sockFolder) }
+
+// sockFolder is short: a long sock_dir makes a master, as Salt does, take another one.
+const sockFolder = "/run"
 
 // kill ends the master as a power cut would.
 func (m *ownMaster) kill() error {

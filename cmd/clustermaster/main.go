@@ -11,6 +11,7 @@ import (
 	"slices"
 	"syscall"
 
+	"clustermaster/bench"
 	"clustermaster/cli"
 )
 
@@ -40,6 +41,7 @@ func commands() []command {
 		{"salt-run", "run runner functions on this master", typed(cli.SaltRun)},
 		{"salt-cp", "copy a file to minions", typed(cli.SaltCP)},
 		{"dev", "start a cluster with a balancer and simulated minions, to play with", devCommand},
+		{"bench", "measure masters from the minions' side: ours or Salt's", func(ctx context.Context, args []string) int { return bench.Command(ctx, args, os.Stdout, os.Stderr) }},
 		{"init", "print a new cluster_secret and the options of a first master", initCluster},
 		{"config", "config check [-c DIR]: read the configuration as a start would, and say what is wrong", configCommand},
 		{"completion", "completion bash: print the shell completion", func(_ context.Context, args []string) int { return cli.Completion(args, env) }},
