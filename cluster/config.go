@@ -49,6 +49,10 @@ type Config struct {
 	KeySize         int    // option keysize, default 2048
 	Partitions      int    // of the ring, fixed at founding; default 256
 
+	// StateSync says how far this master is with the roots; promotion waits for a joiner's copy. nil: there is nothing to
+	// copy. It is called from Run on, must not block, and is safe for concurrent use.
+	StateSync func() SyncState
+
 	// OnFounded runs on the founder after founding, again after a crash until it has succeeded once: import of keys.
 	OnFounded func(ctx context.Context, n *Node) error
 

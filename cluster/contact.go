@@ -20,6 +20,7 @@ type contact struct {
 	applied uint64
 	serving bool
 	ready   bool
+	sync    SyncState
 }
 
 // contact asks every other member for its state, once a second.
@@ -58,7 +59,7 @@ func (n *Node) ask(ctx context.Context, node string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.contacts[node]
-	c.at, c.applied, c.serving, c.ready = now, r.GetApplied(), r.GetServing(), r.GetReady()
+	c.at, c.applied, c.serving, c.ready, c.sync = now, r.GetApplied(), r.GetServing(), r.GetReady(), fromSyncStatus(r.GetSync())
 	n.contacts[node] = c
 }
 

@@ -235,7 +235,7 @@ func (n *Node) promote(ctx context.Context, caughtUp uint64) error {
 	return nil
 }
 
-// hasCaughtUp asks a member how far it is.
+// hasCaughtUp asks a member how far it is: with the log, and with the roots.
 func (n *Node) hasCaughtUp(ctx context.Context, m fsm.Member, mark uint64) bool {
 	if m.Node == n.self.Node {
 		return true
@@ -244,7 +244,7 @@ func (n *Node) hasCaughtUp(ctx context.Context, m fsm.Member, mark uint64) bool 
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.contacts[m.Node]
-	return time.Since(c.at) < 2*contactEvery && c.applied >= max(mark, m.Index)
+	return time.Since(c.at) < 2*contactEvery && c.applied >= max(mark, m.Index) && !c.sync.Joining
 }
 
 // rotate starts the rotation that is due, if none is under way: by age (publish_session), or one that its proposer

@@ -24,6 +24,7 @@ type Member struct {
 	Index                   uint64    // Raft index of its admission
 	Applied                 uint64    // Raft index it had applied at the last contact
 	LastContact             time.Time // zero: never since this process began
+	Sync                    SyncState // as of the last contact
 	Since                   time.Time
 }
 
@@ -56,6 +57,7 @@ func (n *Node) view(m fsm.Member, voters map[string]bool) Member {
 	if m.Node == n.self.Node {
 		v.Self, v.Reachable, v.LastContact = true, true, time.Now()
 		v.Serving, v.Ready, v.Applied = n.Serving(), n.Ready(), n.machine.applied.Load()
+		v.Sync = n.syncState()
 		return v
 	}
 	if n.port == nil {
@@ -65,7 +67,7 @@ func (n *Node) view(m fsm.Member, voters map[string]bool) Member {
 	n.mu.Lock()
 	c := n.contacts[m.Node]
 	n.mu.Unlock()
-	v.Applied = c.applied
+	v.Applied, v.Sync = c.applied, c.sync
 	if v.Reachable {
 		v.Serving, v.Ready = c.serving, c.ready
 	}

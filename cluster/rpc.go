@@ -129,6 +129,6 @@ func (s *service) Status(ctx context.Context, _ *clusterpb.StatusRequest) (*clus
 	leader, _ := s.n.Leader()
 	return &clusterpb.StatusReply{
 		Applied: s.n.machine.applied.Load(), Term: s.n.Term(), Leader: leader,
-		Serving: s.n.Serving(), Ready: s.n.Ready(), Version: s.n.cfg.Version,
+		Serving: s.n.Serving(), Ready: s.n.Ready(), Version: s.n.cfg.Version, Sync: toSyncStatus(s.n.syncState()),
 	}, nil
 }

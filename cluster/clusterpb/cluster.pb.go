@@ -73,7 +73,7 @@ func (x JoinReply_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JoinReply_Kind.Descriptor instead.
 func (JoinReply_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{13, 0}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{14, 0}
 }
 
 type ProposeRequest struct {
@@ -608,6 +608,7 @@ type StatusReply struct {
 	Serving       bool                   `protobuf:"varint,4,opt,name=serving,proto3" json:"serving,omitempty"`
 	Ready         bool                   `protobuf:"varint,5,opt,name=ready,proto3" json:"ready,omitempty"`
 	Version       string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	Sync          *SyncStatus            `protobuf:"bytes,7,opt,name=sync,proto3" json:"sync,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -684,6 +685,114 @@ func (x *StatusReply) GetVersion() string {
 	return ""
 }
 
+func (x *StatusReply) GetSync() *SyncStatus {
+	if x != nil {
+		return x.Sync
+	}
+	return nil
+}
+
+// SyncStatus is how far the callee is with file_roots and pillar_roots.
+type SyncStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Joining       bool                   `protobuf:"varint,1,opt,name=joining,proto3" json:"joining,omitempty"` // it has not copied yet what it must have before it is promoted
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	BytesTotal    int64                  `protobuf:"varint,3,opt,name=bytes_total,json=bytesTotal,proto3" json:"bytes_total,omitempty"`
+	Rate          int64                  `protobuf:"varint,4,opt,name=rate,proto3" json:"rate,omitempty"` // bytes per second
+	EtaMs         int64                  `protobuf:"varint,5,opt,name=eta_ms,json=etaMs,proto3" json:"eta_ms,omitempty"`
+	FileHead      uint64                 `protobuf:"varint,6,opt,name=file_head,json=fileHead,proto3" json:"file_head,omitempty"`
+	PillarHead    uint64                 `protobuf:"varint,7,opt,name=pillar_head,json=pillarHead,proto3" json:"pillar_head,omitempty"`
+	Trouble       string                 `protobuf:"bytes,8,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SyncStatus) Reset() {
+	*x = SyncStatus{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SyncStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SyncStatus) ProtoMessage() {}
+
+func (x *SyncStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SyncStatus.ProtoReflect.Descriptor instead.
+func (*SyncStatus) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SyncStatus) GetJoining() bool {
+	if x != nil {
+		return x.Joining
+	}
+	return false
+}
+
+func (x *SyncStatus) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *SyncStatus) GetBytesTotal() int64 {
+	if x != nil {
+		return x.BytesTotal
+	}
+	return 0
+}
+
+func (x *SyncStatus) GetRate() int64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *SyncStatus) GetEtaMs() int64 {
+	if x != nil {
+		return x.EtaMs
+	}
+	return 0
+}
+
+func (x *SyncStatus) GetFileHead() uint64 {
+	if x != nil {
+		return x.FileHead
+	}
+	return 0
+}
+
+func (x *SyncStatus) GetPillarHead() uint64 {
+	if x != nil {
+		return x.PillarHead
+	}
+	return 0
+}
+
+func (x *SyncStatus) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 // JoinRequest is what a joiner asks once both sides have proved that they know the secret.
 type JoinRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -696,7 +805,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[12]
+	mi := &file_clusterpb_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +817,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[12]
+	mi := &file_clusterpb_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +830,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{12}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JoinRequest) GetFound() bool {
@@ -762,7 +871,7 @@ type JoinReply struct {
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[13]
+	mi := &file_clusterpb_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +883,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[13]
+	mi := &file_clusterpb_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +896,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{13}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JoinReply) GetKind() JoinReply_Kind {
@@ -884,14 +993,27 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x03not\x18\x02 \x01(\tR\x03not\"\x1f\n" +
 	"\rTransferReply\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\"\x0f\n" +
-	"\rStatusRequest\"\x9d\x01\n" +
+	"\rStatusRequest\"\xd4\x01\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x16\n" +
 	"\x06leader\x18\x03 \x01(\tR\x06leader\x12\x18\n" +
 	"\aserving\x18\x04 \x01(\bR\aserving\x12\x14\n" +
 	"\x05ready\x18\x05 \x01(\bR\x05ready\x12\x18\n" +
-	"\aversion\x18\x06 \x01(\tR\aversion\"I\n" +
+	"\aversion\x18\x06 \x01(\tR\aversion\x125\n" +
+	"\x04sync\x18\a \x01(\v2!.clustermaster.cluster.SyncStatusR\x04sync\"\xe0\x01\n" +
+	"\n" +
+	"SyncStatus\x12\x18\n" +
+	"\ajoining\x18\x01 \x01(\bR\ajoining\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x1f\n" +
+	"\vbytes_total\x18\x03 \x01(\x03R\n" +
+	"bytesTotal\x12\x12\n" +
+	"\x04rate\x18\x04 \x01(\x03R\x04rate\x12\x15\n" +
+	"\x06eta_ms\x18\x05 \x01(\x03R\x05etaMs\x12\x1b\n" +
+	"\tfile_head\x18\x06 \x01(\x04R\bfileHead\x12\x1f\n" +
+	"\vpillar_head\x18\a \x01(\x04R\n" +
+	"pillarHead\x12\x18\n" +
+	"\atrouble\x18\b \x01(\tR\atrouble\"I\n" +
 	"\vJoinRequest\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x10\n" +
 	"\x03set\x18\x02 \x03(\tR\x03set\x12\x12\n" +
@@ -933,7 +1055,7 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(JoinReply_Kind)(0),        // 0: clustermaster.cluster.JoinReply.Kind
 	(*ProposeRequest)(nil),     // 1: clustermaster.cluster.ProposeRequest
@@ -948,30 +1070,32 @@ var file_clusterpb_cluster_proto_goTypes = []any{
 	(*TransferReply)(nil),      // 10: clustermaster.cluster.TransferReply
 	(*StatusRequest)(nil),      // 11: clustermaster.cluster.StatusRequest
 	(*StatusReply)(nil),        // 12: clustermaster.cluster.StatusReply
-	(*JoinRequest)(nil),        // 13: clustermaster.cluster.JoinRequest
-	(*JoinReply)(nil),          // 14: clustermaster.cluster.JoinReply
+	(*SyncStatus)(nil),         // 13: clustermaster.cluster.SyncStatus
+	(*JoinRequest)(nil),        // 14: clustermaster.cluster.JoinRequest
+	(*JoinReply)(nil),          // 15: clustermaster.cluster.JoinReply
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	7,  // 0: clustermaster.cluster.AdmitRequest.joiner:type_name -> clustermaster.cluster.Peer
-	0,  // 1: clustermaster.cluster.JoinReply.kind:type_name -> clustermaster.cluster.JoinReply.Kind
-	7,  // 2: clustermaster.cluster.JoinReply.members:type_name -> clustermaster.cluster.Peer
-	1,  // 3: clustermaster.cluster.Cluster.Propose:input_type -> clustermaster.cluster.ProposeRequest
-	3,  // 4: clustermaster.cluster.Cluster.ReadIndex:input_type -> clustermaster.cluster.ReadIndexRequest
-	5,  // 5: clustermaster.cluster.Cluster.WaitApplied:input_type -> clustermaster.cluster.WaitAppliedRequest
-	8,  // 6: clustermaster.cluster.Cluster.Admit:input_type -> clustermaster.cluster.AdmitRequest
-	9,  // 7: clustermaster.cluster.Cluster.Transfer:input_type -> clustermaster.cluster.TransferRequest
-	11, // 8: clustermaster.cluster.Cluster.Status:input_type -> clustermaster.cluster.StatusRequest
-	2,  // 9: clustermaster.cluster.Cluster.Propose:output_type -> clustermaster.cluster.ProposeReply
-	4,  // 10: clustermaster.cluster.Cluster.ReadIndex:output_type -> clustermaster.cluster.ReadIndexReply
-	6,  // 11: clustermaster.cluster.Cluster.WaitApplied:output_type -> clustermaster.cluster.WaitAppliedReply
-	14, // 12: clustermaster.cluster.Cluster.Admit:output_type -> clustermaster.cluster.JoinReply
-	10, // 13: clustermaster.cluster.Cluster.Transfer:output_type -> clustermaster.cluster.TransferReply
-	12, // 14: clustermaster.cluster.Cluster.Status:output_type -> clustermaster.cluster.StatusReply
-	9,  // [9:15] is the sub-list for method output_type
-	3,  // [3:9] is the sub-list for method input_type
-	3,  // [3:3] is the sub-list for extension type_name
-	3,  // [3:3] is the sub-list for extension extendee
-	0,  // [0:3] is the sub-list for field type_name
+	13, // 1: clustermaster.cluster.StatusReply.sync:type_name -> clustermaster.cluster.SyncStatus
+	0,  // 2: clustermaster.cluster.JoinReply.kind:type_name -> clustermaster.cluster.JoinReply.Kind
+	7,  // 3: clustermaster.cluster.JoinReply.members:type_name -> clustermaster.cluster.Peer
+	1,  // 4: clustermaster.cluster.Cluster.Propose:input_type -> clustermaster.cluster.ProposeRequest
+	3,  // 5: clustermaster.cluster.Cluster.ReadIndex:input_type -> clustermaster.cluster.ReadIndexRequest
+	5,  // 6: clustermaster.cluster.Cluster.WaitApplied:input_type -> clustermaster.cluster.WaitAppliedRequest
+	8,  // 7: clustermaster.cluster.Cluster.Admit:input_type -> clustermaster.cluster.AdmitRequest
+	9,  // 8: clustermaster.cluster.Cluster.Transfer:input_type -> clustermaster.cluster.TransferRequest
+	11, // 9: clustermaster.cluster.Cluster.Status:input_type -> clustermaster.cluster.StatusRequest
+	2,  // 10: clustermaster.cluster.Cluster.Propose:output_type -> clustermaster.cluster.ProposeReply
+	4,  // 11: clustermaster.cluster.Cluster.ReadIndex:output_type -> clustermaster.cluster.ReadIndexReply
+	6,  // 12: clustermaster.cluster.Cluster.WaitApplied:output_type -> clustermaster.cluster.WaitAppliedReply
+	15, // 13: clustermaster.cluster.Cluster.Admit:output_type -> clustermaster.cluster.JoinReply
+	10, // 14: clustermaster.cluster.Cluster.Transfer:output_type -> clustermaster.cluster.TransferReply
+	12, // 15: clustermaster.cluster.Cluster.Status:output_type -> clustermaster.cluster.StatusReply
+	10, // [10:16] is the sub-list for method output_type
+	4,  // [4:10] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -985,7 +1109,7 @@ func file_clusterpb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

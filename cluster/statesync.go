@@ -1,0 +1,50 @@
+package cluster
+
+import (
+	"time"
+
+	"clustermaster/cluster/clusterpb"
+)
+
+// SyncState is how far a member is with file_roots and pillar_roots, as Config.StateSync says it.
+type SyncState struct {
+	Joining    bool          // still copying what a joiner must have: it gets neither a vote nor a share of the data yet
+	Bytes      int64         // fetched so far by the copying that is under way
+	BytesTotal int64         // 0: not known yet, or nothing is under way
+	Rate       int64         // bytes per second
+	ETA        time.Duration // until all bytes are here; 0: not known
+	FileHead   uint64        // number of the head of file_roots that is installed; 0: none
+	PillarHead uint64        // the same of pillar_roots
+	Trouble    string        // why it is behind; empty when all is well
+}
+
+// Percent is how much of what is being fetched has arrived.
+func (s SyncState) Percent() float64 {
+	if s.BytesTotal <= 0 {
+		return 0
+	}
+	return min(100, 100*float64(s.Bytes)/float64(s.BytesTotal))
+}
+
+// syncState is this master's own.
+func (n *Node) syncState() SyncState {
+	if n.cfg.StateSync == nil {
+		return SyncState{}
+	}
+	return n.cfg.StateSync()
+}
+
+func toSyncStatus(s SyncState) *clusterpb.SyncStatus {
+	return &clusterpb.SyncStatus{
+		Joining: s.Joining, Bytes: s.Bytes, BytesTotal: s.BytesTotal, Rate: s.Rate, EtaMs: s.ETA.Milliseconds(),
+		FileHead: s.FileHead, PillarHead: s.PillarHead, Trouble: s.Trouble,
+	}
+}
+
+func fromSyncStatus(p *clusterpb.SyncStatus) SyncState {
+	return SyncState{
+		Joining: p.GetJoining(), Bytes: p.GetBytes(), BytesTotal: p.GetBytesTotal(), Rate: p.GetRate(),
+		ETA:      time.Duration(min(max(0, p.GetEtaMs()), int64(1000*time.Hour/time.Millisecond))) * time.Millisecond,
+		FileHead: p.GetFileHead(), PillarHead: p.GetPillarHead(), Trouble: p.GetTrouble(),
+	}
+}
