@@ -25,7 +25,7 @@ func TestOurMasterTakesOverFromSalts(t *testing.T) {
 	acceptAll(t, c, m)
 	answers := func(who string) {
 		t.Helper()
-		Eventually(t, 90*time.Second, "all minions answer "+who, func() error {
+		Eventually(t, 4*time.Minute, "all minions answer "+who, func() error {
 			if got, r := m.Ping(t, "-t", "5"); !slices.Equal(got, c.IDs()) {
 				return fmt.Errorf("%v", r)
 			}
