@@ -31,6 +31,7 @@ var rooms = map[string]room{
 	"master":              {[]string{"cluster", "event", "jobcache", "keystore", "target", "wire"}, "request handlers know neither how bytes travel nor where data lies"},
 	"gather":              {[]string{"wire"}, "the algorithm reaches a master through an interface"},
 	"fileserver":          {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "files know no minions and no peers"},
+	"pillar":              {[]string{"internal/fnmatch", "internal/pyregex", "internal/yaml11", "target", "wire"}, "pillars are made of files and functions that are asked through interfaces"},
 	"event":               {[]string{"wire"}, "the bus knows tags, not what they mean"},
 	"target":              {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "matchers are functions of what a Source says"},
 	"jobcache":            {[]string{"ringstore", "wire"}, "typed records; Pebble and RPC are the ring store's"},

@@ -119,7 +119,6 @@ func (l *loader) checkMissing() {
 		{"runner_dirs", "runners written in Python can't be loaded; take it out", set("runner_dirs")},
 		{"event_return", "returners for events are not built in; take it out", set("event_return")},
 		{"ext_job_cache", "returners are not built in, jobs are kept in the cluster; take it out", set("ext_job_cache")},
-		{"decrypt_pillar", "decryption of pillar (gpg) is not built in; minions would get the encrypted text, so take it out", set("decrypt_pillar")},
 		{"gitfs_remotes", "gitfs is not built in; sync the repositories into file_roots and take it out", set("gitfs_remotes")},
 	} {
 		if r.set {
@@ -143,6 +142,9 @@ func (l *loader) checkMissing() {
 		}
 	}
 	for _, name := range moduleNames(o.Extra["ext_pillar"]) {
+		if slices.Contains([]string{"cmd_json", "cmd_yaml", "extra_minion_data_in_pillar", "file_tree", "gpg", "nodegroups", "stack"}, name) {
+			continue // package pillar has these
+		}
 		l.refuse("ext_pillar", "the external pillar %q is not built in, its data would be missing from every minion's pillar; take it out", name)
 	}
 	for _, e := range o.ExternalAuth {

@@ -194,6 +194,16 @@ type Options struct {
 	PillarSafeRenderError       bool          `opt:"pillar_safe_render_error"`
 	PillarCache                 bool          `opt:"pillar_cache"`
 	PillarCacheTTL              time.Duration `opt:"pillar_cache_ttl" min:"0"`
+	PillarenvFromSaltenv        bool          `opt:"pillarenv_from_saltenv" own:"false"`
+	ExtPillar                   []any         `opt:"ext_pillar"`
+	ExtPillarFirst              bool          `opt:"ext_pillar_first" own:"false"`
+	OnDemandExtPillar           []string      `opt:"on_demand_ext_pillar"`
+	DecryptPillar               []any         `opt:"decrypt_pillar"`
+	DecryptPillarDelimiter      string        `opt:"decrypt_pillar_delimiter"`
+	DecryptPillarDefault        string        `opt:"decrypt_pillar_default"`
+	DecryptPillarRenderers      []string      `opt:"decrypt_pillar_renderers"`
+	MaxPillarSize               int           `opt:"max_pillar_size" own:"67108864" min:"65536" max:"1073741824"`
+	PillarTimeout               time.Duration `opt:"pillar_timeout" own:"60" min:"1"`
 
 	// Jobs, data, events.
 	JobCache             bool       `opt:"job_cache"`

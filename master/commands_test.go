@@ -234,8 +234,9 @@ func TestSyndicReturn(t *testing.T) {
 // pillars makes a pillar that names who asks.
 type pillars struct{ err error }
 
-func (p pillars) Pillar(_ context.Context, r PillarRequest) (wire.Map, error) {
-	return dict("for", r.ID, "grain", r.Grains.String("id"), "env", r.Saltenv), p.err
+func (p pillars) Pillar(_ context.Context, r PillarRequest) (MadePillar, error) {
+	made := dict("for", r.ID, "grain", r.Grains.String("id"), "env", r.Saltenv)
+	return MadePillar{Pillar: made, Keep: made}, p.err
 }
 
 func TestPillar(t *testing.T) {

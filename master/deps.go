@@ -94,9 +94,16 @@ type PillarRequest struct {
 	Ext                       any
 }
 
+// MadePillar is a pillar and what of it is kept for targets and pillar_cache.
+type MadePillar struct {
+	Pillar wire.Map
+	Keep   wire.Map // nil if there is nothing new to keep: the override of one request is never kept
+	Env    string   // pillarenv under which it is kept; "" for none
+}
+
 // Pillars makes pillars.
 type Pillars interface {
-	Pillar(ctx context.Context, r PillarRequest) (wire.Map, error)
+	Pillar(ctx context.Context, r PillarRequest) (MadePillar, error)
 }
 
 // Presence knows who is connected, for max_minions.

@@ -39,6 +39,7 @@ type Options struct {
 	MinionDataCache           bool
 	MinionDataCacheEvents     bool
 	EnforceMineCache          bool
+	PillarCache               bool     // pillar_cache: pillars are kept even without minion_data_cache
 	MineGet                   wire.Map // mine_get: regular expression on the id to list of those on functions; nil allows all
 	AllowMinionKeyRevoke      bool
 	PreserveMinionCache       bool

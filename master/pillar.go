@@ -49,18 +49,18 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 	if ext, ok := c.Load.Get("ext"); ok {
 		request.Ext, _ = ext.Unpack()
 	}
-	pillar := wire.Map{}
+	made := MadePillar{Pillar: wire.Map{}, Keep: wire.Map{}, Env: request.Pillarenv}
 	if m.deps.Pillars != nil {
-		if pillar, err = m.deps.Pillars.Pillar(ctx, request); err != nil {
+		if made, err = m.deps.Pillars.Pillar(ctx, request); err != nil {
 			return wrap(""), fmt.Errorf("make pillar of %q: %w", c.ID, err)
 		}
 	}
-	if m.opts.MinionDataCache {
-		if err := m.deps.Data.SetPillar(ctx, c.ID, request.Pillarenv, pillar); err != nil {
+	if made.Keep != nil && (m.opts.MinionDataCache || m.opts.PillarCache) {
+		if err := m.deps.Data.SetPillar(ctx, c.ID, made.Env, made.Keep); err != nil {
 			return wrap(""), fmt.Errorf("%w: save pillar of %q: %w", errUnacknowledged, c.ID, err)
 		}
 	}
-	return wrap(pillar), nil
+	return wrap(made.Pillar), nil
 }
 
 // mapField decodes a field that is a map, nil if it is none.

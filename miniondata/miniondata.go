@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"clustermaster/ringstore"
 	"clustermaster/wire"
@@ -81,6 +82,22 @@ func (d *Data) Pillar(ctx context.Context, id string) (pillar wire.Map, found bo
 // PillarOf returns a minion's pillar for a pillarenv.
 func (d *Data) PillarOf(ctx context.Context, id, pillarenv string) (pillar wire.Map, found bool, err error) {
 	return d.get(ctx, id, pillarRecord(pillarenv))
+}
+
+// PillarMade returns a minion's pillar for a pillarenv ("" for none) and when it was stored.
+func (d *Data) PillarMade(ctx context.Context, id, pillarenv string) (pillar wire.Map, at time.Time, found bool, err error) {
+	if id == "" {
+		return nil, at, false, nil
+	}
+	r, found, err := d.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id, Name: pillarRecord(pillarenv)})
+	if err != nil || !found {
+		return nil, at, false, err
+	}
+	pillar, err = wire.UnpackMap(r.Value)
+	if err != nil {
+		return nil, at, false, fmt.Errorf("decode pillar of %q: %w", id, err)
+	}
+	return pillar, r.Version.Time(), true, nil
 }
 
 func pillarRecord(env string) string {

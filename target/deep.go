@@ -145,6 +145,12 @@ func (d *deep) dict(m wire.Map, want string) bool {
 	return false
 }
 
+// Walk returns what lies at a path such as "a:b:0" in maps and lists. A number is an index of a list; other text looks into the maps
+// in a list (salt.utils.data.traverse_dict_and_list, Salt 3008).
+func Walk(v any, path, delimiter string) (found any, ok bool) {
+	return walk(v, strings.Split(path, delimiter))
+}
+
 // walk follows keys through maps and lists. A number is an index of a list; text looks into the maps in a list.
 func walk(v any, keys []string) (any, bool) {
 	for _, key := range keys {

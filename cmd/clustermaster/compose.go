@@ -28,6 +28,7 @@ import (
 	"clustermaster/master"
 	"clustermaster/miniondata"
 	"clustermaster/operator"
+	"clustermaster/pillar"
 	"clustermaster/ringstore"
 	"clustermaster/transport/minion"
 	"clustermaster/transport/peer"
@@ -54,6 +55,7 @@ type rooms struct {
 	pub    *minion.PubServer
 	req    *minion.RequestServer
 	mast   *master.Master
+	pillar *pillar.Compiler
 	tells  *operators
 	sock   *operator.Server
 }
@@ -174,6 +176,9 @@ func (r *rooms) openMaster() error {
 	if err != nil {
 		return err
 	}
+	if err := r.openPillars(); err != nil {
+		return err
+	}
 	mo, err := masterOptions(o)
 	if err != nil {
 		return err
@@ -183,7 +188,7 @@ func (r *rooms) openMaster() error {
 	}
 	r.mast, err = master.New(master.Deps{
 		Keys: masterKeys{r.keys, r.tells}, Cluster: r.node, Jobs: r.jobs, Data: r.data, Targets: targets{r},
-		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: nearPeers{ringPeers{r}}, Files: files,
+		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: nearPeers{ringPeers{r}}, Files: files, Pillars: pillars{r.pillar},
 	}, mo, r.log, r.reg)
 	if err != nil {
 		return err

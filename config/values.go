@@ -1,0 +1,61 @@
+package config
+
+import (
+	"maps"
+	"slices"
+
+	"clustermaster/internal/yaml11"
+)
+
+// Values returns every option by name: as it was read, with paths worked out, or its default. Secrets are Secret.
+func (o *Options) Values() yaml11.Map {
+	t := table()
+	names := slices.Collect(maps.Keys(t))
+	for name := range o.Extra {
+		if _, ok := t[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	out := make(yaml11.Map, 0, len(names))
+	for _, name := range names {
+		v, given := o.Extra[name]
+		if !given {
+			v = t[name].fallback
+		}
+		switch name {
+		case "id":
+			v = o.ID
+		case "cachedir":
+			v = o.CacheDir
+		case "pki_dir":
+			v = o.PkiDir
+		case "sock_dir":
+			v = o.SockDir
+		case "root_dir":
+			v = o.RootDir
+		case "user":
+			v = o.User
+		case "file_roots":
+			v = o.FileRoots.values()
+		case "pillar_roots":
+			v = o.PillarRoots.values()
+		case "conf_file":
+			v = o.ConfFile
+		}
+		out = append(out, yaml11.Pair{Key: name, Value: v})
+	}
+	return out
+}
+
+func (r Roots) values() yaml11.Map {
+	out := make(yaml11.Map, len(r))
+	for i, e := range r {
+		dirs := make([]any, len(e.Dirs))
+		for j, d := range e.Dirs {
+			dirs[j] = d
+		}
+		out[i] = yaml11.Pair{Key: e.Name, Value: dirs}
+	}
+	return out
+}

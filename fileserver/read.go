@@ -1,0 +1,35 @@
+package fileserver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// List returns the sorted paths of an environment's files. It is not written to.
+func (s *Server) List(env string) []string { return s.of(env).files }
+
+// maxRead bounds what Read returns, in bytes.
+const maxRead = 64 << 20
+
+// Read returns the content of a file that may be served, and where it lies on disk; found is false for all others.
+func (s *Server) Read(env, path string) (abs string, data []byte, found bool, err error) {
+	f, ok := s.find(path, env)
+	if !ok {
+		return "", nil, false, nil
+	}
+	file, info, err := open(f.path)
+	if err != nil {
+		return "", nil, false, fmt.Errorf("read %s: %w", f.rel, err)
+	}
+	defer file.Close()
+	if info.Size() > maxRead {
+		return "", nil, false, fmt.Errorf("read %s: larger than %d bytes", f.rel, maxRead)
+	}
+	data = make([]byte, info.Size())
+	n, err := io.ReadFull(file, data)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return "", nil, false, fmt.Errorf("read %s: %w", f.rel, err)
+	}
+	return f.path, data[:n], true, nil
+}

@@ -1,0 +1,112 @@
+package pillar
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clustermaster/internal/yaml11"
+	"clustermaster/wire"
+)
+
+// decrypt applies decrypt_pillar: the values at its keys go through a decrypting renderer. What fails is an error of the pillar, and
+// the value stays.
+func (p *compilation) decrypt(ctx context.Context, pillar wire.Map) wire.Map {
+	if !truth(p.opts.DecryptPillar) {
+		return pillar
+	}
+	keys, ok := dictList(p.opts.DecryptPillar)
+	if !ok || len(keys) == 0 {
+		p.fault("decrypt_pillar config option is malformed")
+		return pillar
+	}
+	for _, pair := range keys {
+		key, _ := pair.Key.(string)
+		path := strings.Split(key, p.opts.DecryptPillarDelimiter)
+		v, found := at(pillar, path)
+		if !found || v == nil {
+			continue
+		}
+		renderer, _ := pair.Value.(string)
+		if renderer == "" {
+			renderer = p.opts.DecryptPillarDefault
+		}
+		if !slices.Contains(p.opts.DecryptPillarRenderers, renderer) {
+			p.fault("Failed to decrypt pillar key '%s': '%s' is not a valid decryption renderer. Valid choices are: %s",
+				key, renderer, strings.Join(p.opts.DecryptPillarRenderers, ", "))
+			continue
+		}
+		plain, err := p.decrypted(ctx, v, renderer)
+		if err != nil {
+			p.fault("Failed to decrypt pillar key '%s': %s", key, err)
+			continue
+		}
+		pillar, _ = replace(pillar, path, plain).(wire.Map)
+	}
+	return pillar
+}
+
+// decrypted puts any value through a renderer that works on values.
+func (p *compilation) decrypted(ctx context.Context, v any, renderer string) (any, error) {
+	made, err := p.parse(ctx, string(yaml11.Dump(wire.Map{{Key: "v", Value: v}})), "yaml|"+renderer)
+	if err != nil {
+		return nil, err
+	}
+	m, _ := made.(wire.Map)
+	plain, ok := m.Get("v")
+	if !ok {
+		return nil, fmt.Errorf("renderer %s gave no value", renderer)
+	}
+	return plain, nil
+}
+
+// dictList reads a list of maps of one entry each, or of names, as one map.
+func dictList(v any) (wire.Map, bool) {
+	switch v := v.(type) {
+	case wire.Map:
+		return v, true
+	case []any:
+		out := wire.Map{}
+		for _, e := range v {
+			switch e := e.(type) {
+			case string:
+				out = out.Set(e, nil)
+			case wire.Map:
+				if len(e) != 1 {
+					return nil, false
+				}
+				name, _ := e[0].Key.(string)
+				out = out.Set(name, e[0].Value)
+			default:
+				return nil, false
+			}
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+// at follows keys through maps.
+func at(v any, path []string) (any, bool) {
+	for _, key := range path {
+		m, ok := v.(wire.Map)
+		if !ok {
+			return nil, false
+		}
+		if v, ok = m.Get(key); !ok {
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// replace is a copy of v with another value at a path that is there.
+func replace(v any, path []string, to any) any {
+	if len(path) == 0 {
+		return to
+	}
+	m, _ := v.(wire.Map)
+	old, _ := m.Get(path[0])
+	return update(m, wire.Map{{Key: path[0], Value: replace(old, path[1:], to)}})
+}
