@@ -36,6 +36,7 @@ type Config struct {
 	VoterTimeout   time.Duration // option cluster_voter_timeout: silence after which a voter is unhealthy; default 10 s
 	VoterCheck     time.Duration // option cluster_voter_health_check_interval; default 1 s
 	DemoteCooldown time.Duration // option cluster_demote_cooldown: before a demoted voter gets a vote again; default 60 s
+	RingDeadAfter  time.Duration // option ring_dead_after: silence after which a member's share of the data goes to others; default 10 min
 	JoinTimeout    time.Duration // option cluster_join_timeout, default 30 s
 	StaleLimit     time.Duration // option cluster_stale_limit, default 10 s
 	PublishSession time.Duration // option publish_session: age at which AES and session secrets rotate; 0: never
@@ -83,6 +84,7 @@ func (c Config) withDefaults() (Config, error) {
 	def(&c.VoterTimeout, 10*time.Second)
 	def(&c.VoterCheck, time.Second)
 	def(&c.DemoteCooldown, time.Minute)
+	def(&c.RingDeadAfter, 10*time.Minute)
 	if c.MinVoters <= 0 {
 		c.MinVoters = 3
 	}

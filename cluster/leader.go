@@ -199,16 +199,21 @@ func (n *Node) foundingKey() (key *wire.PrivateKey, from string, err error) {
 }
 
 // promote gives a vote to nonvoters that have caught up, up to MaxVoters, and then a share of the data; members that
-// left lose theirs.
+// left, or were silent for RingDeadAfter, lose theirs.
 func (n *Node) promote(ctx context.Context, caughtUp uint64) error {
 	voters := n.voters()
 	ring := n.state.Ring()
 	want := make([]string, 0, len(ring.Members)+1)
 	for _, m := range n.state.Members() {
 		inRing := slices.Contains(ring.Members, m.Node)
-		vote := n.mayVote(m) && len(voters) < n.cfg.MaxVoters
-		if !voters[m.Node] && !inRing || !voters[m.Node] && vote {
-			if !n.hasCaughtUp(ctx, m, caughtUp) {
+		if inRing && n.silent(m.Node) > n.cfg.RingDeadAfter {
+			n.log.Warn("peer not heard for too long loses its share of the data; it gets one again when it is back",
+				"peer", m.ID, "addr", m.Addr, "limit", n.cfg.RingDeadAfter)
+			continue
+		}
+		vote := !voters[m.Node] && n.mayVote(m) && len(voters) < n.cfg.MaxVoters
+		if !inRing || vote {
+			if m.Node != n.self.Node && !n.port.Alive(m.Node) || !n.hasCaughtUp(ctx, m, caughtUp) {
 				if inRing {
 					want = append(want, m.Node)
 				}

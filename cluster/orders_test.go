@@ -380,3 +380,30 @@ func TestStandaloneRefusesOrdersAboutPeers(t *testing.T) {
 		}
 	}
 }
+
+func TestLongSilentMemberLeavesTheRingAndComesBack(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) { cfg.RingDeadAfter = 1500 * time.Millisecond })
+	c.WaitVoters(3)
+	dead := others(c, c.Leader())[0]
+	dead.Kill()
+	inRing := func(want int) func(*clustertest.Node) error {
+		return func(n *clustertest.Node) error {
+			if got := n.State().Ring().Members; len(got) != want {
+				return fmt.Errorf("ring of %v", got)
+			}
+			return nil
+		}
+	}
+	c.WaitAll("two in the ring", inRing(2))
+	if n := len(c.Leader().Members()); n != 3 {
+		t.Errorf("%d members: it shall stay one", n)
+	}
+	epoch := c.Leader().State().Ring().Epoch
+	dead.Start()
+	c.WaitAll("three in the ring", inRing(3))
+	c.WaitReady()
+	if got := c.Leader().State().Ring().Epoch; got != epoch+1 {
+		t.Errorf("ring went from epoch %d to %d: it was changed more than once", epoch, got)
+	}
+}
