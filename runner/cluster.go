@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"sort"
 	"time"
 
@@ -16,7 +17,8 @@ type ClusterView struct {
 	Term            uint64
 	Peers           []PeerView // all members, this one included; empty for a master that is in no cluster
 	Unhealthy       []string   // ids of voters without contact for longer than cluster_voter_timeout
-	Demoted         []string   // ids demoted lately
+	Demoted         []string   // ids demoted less than cluster_demote_cooldown ago
+	Barred          []string   // ids that were removed and are kept out
 	Note            string     // what is wrong, such as no quorum; "" when all is well
 }
 
@@ -27,8 +29,12 @@ type PeerView struct {
 	Version     string
 	State       string // joining, syncing, learner, voter, draining, unreachable
 	Voter       bool
+	Reachable   bool
+	Serving     bool          // its minion ports are open
+	Ready       bool          // and its state is fresh: the balancer sends it minions
 	Lag         uint64        // log entries behind the leader
 	LastContact time.Duration // since this master last heard from it; negative if never
+	More        wire.Map      // what other rooms tell of it, shown after the rest
 }
 
 // RingView is the ring as the running master has it.
@@ -58,13 +64,13 @@ type ClusterStatus interface {
 	Ring(ctx context.Context) (RingView, error)
 }
 
-// Cluster is the family cluster.
+// Cluster is the part of the family cluster that looks and changes nothing.
 func Cluster(status ClusterStatus) []Function {
 	return []Function{
 		{
 			Name: "cluster.members",
 			Doc: "List the masters of this cluster: voters, learners and the leader, and for each peer its address, state, version, lag (log entries)\n" +
-				"and the seconds since it was last heard.\n\nExample:\n\n    salt-run cluster.members",
+				"and the seconds since it was last heard. States: joining, syncing, learner, voter, draining, unreachable.\n\nExample:\n\n    salt-run cluster.members",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				v, err := status.View(ctx)
 				if err != nil {
@@ -74,6 +80,22 @@ func Cluster(status ClusterStatus) []Function {
 					c.Warn(v.Note)
 				}
 				return membersMap(v), nil
+			},
+		},
+		{
+			Name: "cluster.health",
+			Doc: "Tell whether all is well: every master ready, a quorum with room for one death, every record with its copies. The exit code is 1\n" +
+				"and problems lists what is wrong if not.\n\nExample:\n\n    salt-run cluster.health",
+			Run: func(ctx context.Context, _ *Call) (any, error) {
+				v, err := status.View(ctx)
+				if err != nil {
+					return nil, err
+				}
+				ring, err := status.Ring(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return healthMap(v, ring), nil
 			},
 		},
 		{
@@ -110,6 +132,7 @@ func membersMap(v ClusterView) wire.Map {
 		if p.LastContact >= 0 {
 			one = one.Set("last_contact", float64(p.LastContact.Milliseconds())/1000)
 		}
+		one = append(append(one, wire.Pair{Key: "ready", Value: p.Ready}), p.More...)
 		detail = append(detail, wire.Pair{Key: p.ID, Value: one})
 	}
 	var leader any
@@ -121,7 +144,68 @@ func membersMap(v ClusterView) wire.Map {
 		{Key: "membership_version", Value: v.MembershipIndex}, {Key: "voter_count", Value: int64(len(voters))},
 		{Key: "learner_count", Value: int64(len(learners))}, {Key: "leader_id", Value: leader}, {Key: "term", Value: int64(v.Term)},
 		{Key: "unhealthy_voters", Value: texts(v.Unhealthy)}, {Key: "recently_demoted", Value: texts(v.Demoted)},
-		{Key: "peers", Value: detail},
+		{Key: "removed", Value: texts(v.Barred)}, {Key: "peers", Value: detail},
+	}
+}
+
+// healthMap judges what is seen. A master that is in no cluster is healthy.
+func healthMap(v ClusterView, ring RingView) wire.Map {
+	problems := []string{}
+	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	voters, reachable, ready := 0, 0, 0
+	for _, p := range v.Peers {
+		if p.Voter {
+			voters++
+			if p.Reachable {
+				reachable++
+			}
+		}
+		if p.Ready {
+			ready++
+			continue
+		}
+		switch {
+		case !p.Reachable:
+			say("%s is unreachable", p.ID)
+		case p.State == "draining":
+			say("%s is drained; salt-run cluster.undrain ends that", p.ID)
+		default:
+			say("%s is not ready (%s)", p.ID, p.State)
+		}
+	}
+	need := voters/2 + 1
+	switch {
+	case voters == 0:
+	case reachable < need || v.Note != "":
+		say("no quorum: %d of %d voters in contact, %d needed; keys and members can't be changed until more masters run, or, if those are gone for good, salt-run cluster.recover",
+			reachable, voters, need)
+	case voters > 2 && reachable == need:
+		say("no voter may die: %d of %d are in contact, and %d are needed", reachable, voters, need)
+	case v.Leader == "":
+		say("no leader is known")
+	}
+	if ring.UnderReplicated > 0 {
+		say("%d records have fewer copies than they should", ring.UnderReplicated)
+	}
+	if ring.HintsPending > 0 {
+		say("%d records wait to be handed to a master that was away", ring.HintsPending)
+	}
+	for _, t := range ring.Transfers {
+		say("%s still has to fetch %d partitions", t.To, t.Partitions)
+	}
+	retcode := int64(0)
+	if len(problems) > 0 {
+		retcode = 1
+	}
+	var leader any
+	if v.Leader != "" {
+		leader = v.Leader
+	}
+	return wire.Map{
+		{Key: "healthy", Value: len(problems) == 0}, {Key: "problems", Value: texts(problems)}, {Key: "members", Value: int64(len(v.Peers))},
+		{Key: "ready", Value: int64(ready)}, {Key: "leader_id", Value: leader},
+		{Key: "voters", Value: wire.Map{{Key: "count", Value: int64(voters)}, {Key: "in_contact", Value: int64(reachable)}, {Key: "needed", Value: int64(need)}}},
+		{Key: "retcode", Value: retcode},
 	}
 }
 

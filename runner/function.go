@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 
@@ -15,7 +16,13 @@ type Param struct {
 	Name     string
 	Default  any // value when absent; ignored if Required
 	Required bool
+	Secret   bool // its value is for the function alone: events and the job cache have redacted instead
 }
+
+// Told is the return of a function that tells a secret: the caller sees Value, events and the job cache have Kept.
+type Told struct{ Value, Kept any }
+
+const redacted = "[redacted]"
 
 // A Function is one runner or wheel function.
 type Function struct {
@@ -29,9 +36,10 @@ type Function struct {
 	Run func(ctx context.Context, c *Call) (any, error)
 }
 
-// Need and Opt make parameters.
+// Need, Opt and Secret make parameters; a secret one is None when absent.
 func Need(name string) Param              { return Param{Name: name, Required: true} }
 func Opt(name string, fallback any) Param { return Param{Name: name, Default: fallback} }
+func Secret(name string) Param            { return Param{Name: name, Secret: true} }
 
 // Registry is a set of functions by name. It does not change once made, so it is safe for concurrent use.
 type Registry struct {
@@ -106,3 +114,26 @@ func (f Function) HelpText() string {
 
 // short is the name without its family, as error texts use it.
 func (f Function) short() string { return f.Name[strings.LastIndexByte(f.Name, '.')+1:] }
+
+// public is req without the values of secret parameters. Where a function has one, keywords that it does not know may be a misspelt one.
+func (f Function) public(req Request) Request {
+	if !slices.ContainsFunc(f.Params, func(p Param) bool { return p.Secret }) {
+		return req
+	}
+	secret := func(name string) bool {
+		i := slices.IndexFunc(f.Params, func(p Param) bool { return p.Name == name })
+		return i < 0 || f.Params[i].Secret
+	}
+	req.Args, req.Kwargs = slices.Clone(req.Args), slices.Clone(req.Kwargs)
+	for i := range req.Args {
+		if i >= len(f.Params) || f.Params[i].Secret {
+			req.Args[i] = redacted
+		}
+	}
+	for i, p := range req.Kwargs {
+		if name, _ := p.Key.(string); secret(name) {
+			req.Kwargs[i].Value = redacted
+		}
+	}
+	return req
+}

@@ -158,17 +158,18 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	if !ok {
 		return r.refuse(req, fmt.Sprintf("'%s' is not available.", req.Fun))
 	}
-	if err := checkKeywords(f, req.Kwargs); err != nil {
-		res := r.refuse(req, err.Error())
+	public := f.public(req)
+	if err := checkKeywords(f, public.Kwargs); err != nil {
+		res := r.refuse(public, err.Error())
 		res.Return = r.reg.Docs(req.Fun)
 		return res
 	}
 	data := wire.Map{
 		{Key: "fun", Value: r.client.Name + "." + req.Fun}, {Key: "jid", Value: req.JID},
-		{Key: "user", Value: req.User}, {Key: "fun_args", Value: funArgs(req)},
+		{Key: "user", Value: req.User}, {Key: "fun_args", Value: funArgs(public)},
 	}
 	if !r.enter(req.JID, data) {
-		res := r.refuse(req, ErrBusy.Error())
+		res := r.refuse(public, ErrBusy.Error())
 		res.Retcode = 1
 		return res
 	}
@@ -176,7 +177,11 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	r.fire(req.JID, "new", data)
 
 	res := r.call(ctx, f, req, out)
-	data = append(data, wire.Pair{Key: "return", Value: res.Return}, wire.Pair{Key: "success", Value: res.Success})
+	kept := res.Return
+	if told, ok := res.Return.(Told); ok {
+		res.Return, kept = told.Value, told.Kept
+	}
+	data = append(data, wire.Pair{Key: "return", Value: kept}, wire.Pair{Key: "success", Value: res.Success})
 	if !res.Success {
 		data = append(data, wire.Pair{Key: "retcode", Value: int64(res.Retcode)})
 	}
@@ -213,7 +218,11 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 		res.Retcode = 1
 	default:
 		res.Return, res.Success = value, true
-		res.Retcode, res.Outputter = envelope(value)
+		shown := value
+		if told, ok := value.(Told); ok {
+			shown = told.Value
+		}
+		res.Retcode, res.Outputter = envelope(shown)
 		if res.Retcode != 0 {
 			res.Success = false
 		}

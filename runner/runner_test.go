@@ -361,8 +361,8 @@ func TestClusterFunctions(t *testing.T) {
 	warned := ""
 	res := r.Run(t.Context(), Request{Fun: "cluster.members"}, func(_ string, v any) { warned += v.(string) })
 	want := "{'node_id': 'm1', 'voters': ['m1'], 'learners': ['m2'], 'membership_version': 7, 'voter_count': 1, 'learner_count': 1, 'leader_id': 'm1', 'term': 3, " +
-		"'unhealthy_voters': [], 'recently_demoted': [], 'peers': {'m1': {'address': '10.0.0.1:4520', 'state': 'voter', 'version': '1', 'lag': 0, 'last_contact': 0.0}, " +
-		"'m2': {'address': '10.0.0.2:4520', 'state': 'learner', 'version': '1', 'lag': 4, 'last_contact': None}}}"
+		"'unhealthy_voters': [], 'recently_demoted': ['m2'], 'removed': ['m9'], 'peers': {'m1': {'address': '10.0.0.1:4520', 'state': 'voter', 'version': '1', 'lag': 0, 'last_contact': 0.0, 'ready': True}, " +
+		"'m2': {'address': '10.0.0.2:4520', 'state': 'learner', 'version': '1', 'lag': 4, 'last_contact': None, 'ready': False, 'roots': 5}}}"
 	if got := pytext.Repr(res.Return); got != want || warned != "no quorum\n" {
 		t.Errorf("members %s, want %s; warned %q", got, want, warned)
 	}
@@ -380,9 +380,9 @@ func TestClusterFunctions(t *testing.T) {
 type twoMasters struct{}
 
 func (twoMasters) View(context.Context) (ClusterView, error) {
-	return ClusterView{ID: "m1", MembershipIndex: 7, Leader: "m1", Term: 3, Note: "no quorum", Peers: []PeerView{
-		{ID: "m2", Addr: "10.0.0.2:4520", Version: "1", State: "learner", Lag: 4, LastContact: -time.Second},
-		{ID: "m1", Addr: "10.0.0.1:4520", Version: "1", State: "voter", Voter: true},
+	return ClusterView{ID: "m1", MembershipIndex: 7, Leader: "m1", Term: 3, Note: "no quorum", Demoted: []string{"m2"}, Barred: []string{"m9"}, Peers: []PeerView{
+		{ID: "m2", Addr: "10.0.0.2:4520", Version: "1", State: "learner", Lag: 4, LastContact: -time.Second, More: wire.Map{{Key: "roots", Value: int64(5)}}},
+		{ID: "m1", Addr: "10.0.0.1:4520", Version: "1", State: "voter", Voter: true, Ready: true},
 	}}, nil
 }
 

@@ -1,0 +1,199 @@
+package runner
+
+import (
+	"context"
+	"strings"
+
+	"clustermaster/wire"
+)
+
+// RemovalView is what removing a peer did.
+type RemovalView struct {
+	ID          string
+	Secret      string   // the new cluster_secret; "" if it was kept
+	Unconfirmed []string // ids of masters that did not confirm in time
+	Warnings    []string // what is left to do
+}
+
+// ClusterMembership changes who is a member.
+type ClusterMembership interface {
+	Remove(ctx context.Context, peer string, keepSecret bool) (RemovalView, error)
+	// Allow reports false if the id was not kept out.
+	Allow(ctx context.Context, id string) (bool, error)
+	// Drain sends minions elsewhere, or with on false lets them come again. "" is this master; the answer is the peer's id.
+	Drain(ctx context.Context, peer string, on bool) (id string, err error)
+}
+
+// ClusterVotes changes who votes and who leads. A peer is named by id or address; answers have the id.
+type ClusterVotes interface {
+	// Promote reports false if the vote comes later, once the peer has caught up.
+	Promote(ctx context.Context, peer string) (id string, voter bool, err error)
+	// Demote also tells how many voters there are now.
+	Demote(ctx context.Context, peer string) (id string, left int, err error)
+	// TransferLeader makes the peer the leader; "" the voter that is furthest.
+	TransferLeader(ctx context.Context, peer string) (id string, err error)
+}
+
+// ClusterSecrets makes new secrets.
+type ClusterSecrets interface {
+	RotateSecret(ctx context.Context) (secret string, err error)
+	// RotateKeys makes a new AES key and a new session secret.
+	RotateKeys(ctx context.Context) error
+}
+
+// ClusterOrders is what the orders of the family cluster ask for.
+type ClusterOrders interface {
+	ClusterMembership
+	ClusterVotes
+	ClusterSecrets
+}
+
+const (
+	newSecretNote = "This is shown once and kept nowhere in clear: write it into cluster_secret of every master's configuration. " +
+		"Members need it only to join again; the old one lets nobody in any more."
+	keyKnownNote = "It knew the cluster's RSA key, by which minions know their master; that one can't be taken back without touching minions. " +
+		"If the machine is in wrong hands, see \"A stolen master\" in docs/operations.md."
+)
+
+// Orders is the part of the family cluster by which an operator changes it.
+func Orders(o ClusterOrders) []Function {
+	return []Function{
+		{
+			Name: "cluster.remove", Params: []Param{Need("peer"), Opt("keep_secret", false)},
+			Doc: "Remove a master for good, at once: its connections end, its id and node key are kept out until cluster.allow, the secrets of\n" +
+				"minions' sessions are rotated (minions go on), and so is cluster_secret unless keep_secret is True.\n\n" +
+				"peer\n    id or address of a master that is not the one asked\n\nExample:\n\n    salt-run cluster.remove master3",
+			Run: func(ctx context.Context, c *Call) (any, error) { return remove(ctx, o, c) },
+		},
+		{
+			Name: "cluster.allow", Params: []Param{Need("peer")},
+			Doc: "Let a removed master join again. Its configuration needs the present cluster_secret, and it must be restarted.\n\n" +
+				"Example:\n\n    salt-run cluster.allow master3",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				id := c.Text("peer")
+				changed, err := o.Allow(ctx, id)
+				if err != nil {
+					return nil, err
+				}
+				if !changed {
+					c.Warn("peer " + id + ": was not kept out; nothing changed")
+				}
+				return wire.Map{{Key: "allowed", Value: id}, {Key: "changed", Value: changed}}, nil
+			},
+		},
+		{
+			Name: "cluster.drain", Params: []Param{Opt("peer", nil)},
+			Doc: "Make a master not ready before maintenance: the balancer moves minions to the others, and leadership goes elsewhere. It stays\n" +
+				"a member and answers those who still come, over restarts, until cluster.undrain.\n\n" +
+				"peer\n    id or address; without it the master asked\n\nExample:\n\n    salt-run cluster.drain master2",
+			Run: func(ctx context.Context, c *Call) (any, error) { return drain(ctx, o, c, true) },
+		},
+		{
+			Name: "cluster.undrain", Params: []Param{Opt("peer", nil)},
+			Doc: "End cluster.drain.\n\nExample:\n\n    salt-run cluster.undrain master2",
+			Run: func(ctx context.Context, c *Call) (any, error) { return drain(ctx, o, c, false) },
+		},
+		{
+			Name: "cluster.promote", Params: []Param{Need("peer")},
+			Doc: "Give a learner a vote, as soon as it has caught up; it ends an earlier cluster.demote.\n\nExample:\n\n    salt-run cluster.promote master4",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				id, voter, err := o.Promote(ctx, c.Text("peer"))
+				if err != nil {
+					return nil, err
+				}
+				if !voter {
+					c.Warn("peer " + id + ": has not caught up yet; it gets its vote as soon as it has")
+				}
+				return wire.Map{{Key: "promoted", Value: id}, {Key: "voter", Value: voter}}, nil
+			},
+		},
+		{
+			Name: "cluster.demote", Params: []Param{Need("peer")},
+			Doc: "Take a master's vote until cluster.promote. It goes on serving and holding its share of the data.\n\n" +
+				"Example:\n\n    salt-run cluster.demote master1",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				id, left, err := o.Demote(ctx, c.Text("peer"))
+				if err != nil {
+					return nil, err
+				}
+				if left == 2 {
+					c.Warn("2 voters are left: the death of either stops changes of keys and members")
+				}
+				return wire.Map{{Key: "demoted", Value: id}, {Key: "voter_count", Value: int64(left)}}, nil
+			},
+		},
+		{
+			Name: "cluster.transfer_leader", Params: []Param{Opt("peer", nil)},
+			Doc: "Make another voter the leader: the named one, or the one that is furthest.\n\nExample:\n\n    salt-run cluster.transfer_leader master2",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				id, err := o.TransferLeader(ctx, c.Text("peer"))
+				if err != nil {
+					return nil, err
+				}
+				return wire.Map{{Key: "leader_id", Value: id}}, nil
+			},
+		},
+		{
+			Name: "cluster.rotate_secret",
+			Doc: "Make a new cluster_secret and show it once. The old one is refused at once on every master. Members go on; write the new one\n" +
+				"into their configurations all the same.\n\nExample:\n\n    salt-run cluster.rotate_secret",
+			Run: func(ctx context.Context, _ *Call) (any, error) {
+				secret, err := o.RotateSecret(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return tellSecret(wire.Map{{Key: "cluster_secret", Value: secret}, {Key: "note", Value: newSecretNote}}), nil
+			},
+		},
+		{
+			Name: "cluster.rotate_keys",
+			Doc: "Rotate the AES key and the secret of minions' sessions. Minions follow by themselves, and no job is lost.\n\n" +
+				"Example:\n\n    salt-run cluster.rotate_keys",
+			Run: func(ctx context.Context, _ *Call) (any, error) {
+				if err := o.RotateKeys(ctx); err != nil {
+					return nil, err
+				}
+				return wire.Map{{Key: "rotated", Value: []any{"aes", "session"}}}, nil
+			},
+		},
+	}
+}
+
+func remove(ctx context.Context, o ClusterOrders, c *Call) (any, error) {
+	r, err := o.Remove(ctx, c.Text("peer"), c.True("keep_secret"))
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range r.Warnings {
+		c.Warn(w)
+	}
+	if len(r.Unconfirmed) > 0 {
+		c.Warn("not confirmed in time by " + strings.Join(r.Unconfirmed, ", ") + "; until they notice that they hear no leader they may still talk to " + r.ID)
+	}
+	out := wire.Map{{Key: "removed", Value: r.ID}}
+	if r.Secret != "" {
+		out = append(out, wire.Pair{Key: "cluster_secret", Value: r.Secret}, wire.Pair{Key: "note", Value: newSecretNote + " " + keyKnownNote})
+	} else {
+		out = append(out, wire.Pair{Key: "note", Value: keyKnownNote})
+	}
+	return tellSecret(out), nil
+}
+
+// tellSecret keeps the value of cluster_secret out of events and the job cache.
+func tellSecret(m wire.Map) Told {
+	kept := append(wire.Map(nil), m...)
+	for i := range kept {
+		if kept[i].Key == "cluster_secret" {
+			kept[i].Value = redacted
+		}
+	}
+	return Told{Value: m, Kept: kept}
+}
+
+func drain(ctx context.Context, o ClusterOrders, c *Call, on bool) (any, error) {
+	id, err := o.Drain(ctx, c.Text("peer"), on)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Map{{Key: "peer", Value: id}, {Key: "draining", Value: on}}, nil
+}
