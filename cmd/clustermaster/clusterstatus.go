@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/cluster"
 	"clustermaster/runner"
 )
 
@@ -25,26 +26,22 @@ func (s clusterStatus) View(ctx context.Context) (runner.ClusterView, error) {
 		v.Note = "this master can't ask the leader and shows what it knew last: " + err.Error()
 	}
 	v.MembershipIndex = int64(n.State().MembershipVersion())
+	v.Unhealthy, v.Demoted = n.UnhealthyVoters(), n.RecentlyDemoted()
+	for _, b := range n.State().Bars() {
+		v.Barred = append(v.Barred, b.ID)
+	}
 	members := n.Members()
 	var head uint64
 	for _, m := range members {
 		head = max(head, m.Applied)
 	}
 	for _, m := range members {
-		p := runner.PeerView{ID: m.ID, Addr: m.Addr, Version: m.Version, Voter: m.Voter, Lag: head - min(head, m.Applied), LastContact: -1, State: "learner"}
+		p := runner.PeerView{
+			ID: m.ID, Addr: m.Addr, Version: m.Version, State: stateOf(m), Voter: m.Voter, Reachable: m.Reachable, Serving: m.Serving, Ready: m.Ready,
+			Lag: head - min(head, m.Applied), LastContact: -1,
+		}
 		if !m.LastContact.IsZero() {
 			p.LastContact = time.Since(m.LastContact)
-		}
-		switch {
-		case !m.Reachable:
-			p.State = "unreachable"
-		case !m.Serving:
-			p.State = "joining"
-		case m.Voter:
-			p.State = "voter"
-		}
-		if m.Voter && !m.Reachable && (m.LastContact.IsZero() || time.Since(m.LastContact) > s.r.opts.ClusterVoterTimeout) {
-			v.Unhealthy = append(v.Unhealthy, m.ID)
 		}
 		if m.Leader {
 			v.Leader = m.ID
@@ -52,6 +49,21 @@ func (s clusterStatus) View(ctx context.Context) (runner.ClusterView, error) {
 		v.Peers = append(v.Peers, p)
 	}
 	return v, nil
+}
+
+// stateOf is the one word that says most of a member.
+func stateOf(m cluster.Member) string {
+	switch {
+	case !m.Reachable:
+		return "unreachable"
+	case !m.Serving:
+		return "joining"
+	case m.Draining:
+		return "draining"
+	case m.Voter:
+		return "voter"
+	}
+	return "learner"
 }
 
 // Ring implements runner.ClusterStatus.

@@ -89,7 +89,10 @@ func (r *rooms) openCluster(found bool) error {
 	cfg := cluster.Config{
 		ID: o.ID, ClusterID: o.ClusterID, Peers: o.PeerAddrs(), Version: Version, Found: found,
 		PubFingerprint: o.ClusterPubFingerprint, DataDir: filepath.Join(o.DataDir(), "cluster"),
-		MaxVoters: o.ClusterMaxVoters, JoinTimeout: o.ClusterJoinTimeout, StaleLimit: o.ClusterStaleLimit,
+		MaxVoters: o.ClusterMaxVoters, MinVoters: o.ClusterMinVoters, ReplaceVoters: o.ClusterAutoReplaceVoters,
+		VoterTimeout: o.ClusterVoterTimeout, VoterCheck: o.ClusterVoterHealthInterval, DemoteCooldown: o.ClusterDemoteCooldown,
+		JoinTimeout: o.ClusterJoinTimeout, StaleLimit: o.ClusterStaleLimit, RingDeadAfter: o.RingDeadAfter,
+		IsolatedServe:  time.Duration(o.ClusterIsolatedServeSeconds) * time.Second,
 		PublishSession: o.PublishSession, KeySize: o.KeySize, KeyPass: o.KeyPass.Reveal(),
 		ClusterKeyFiles: []string{filepath.Join(o.PkiDir, o.ID+".pem"), filepath.Join(o.PkiDir, "master.pem")},
 		OnFounded:       func(ctx context.Context, n *cluster.Node) error { return r.importKeys(ctx) },
@@ -110,7 +113,7 @@ func (r *rooms) openCluster(found bool) error {
 		if err != nil {
 			return err
 		}
-		cfg.Addr, cfg.SPKI, cfg.Pins = advertise, key.SPKI(), cluster.NewPins()
+		cfg.Addr, cfg.SPKI, cfg.NodePub, cfg.Pins = advertise, key.SPKI(), key.Public(), cluster.NewPins()
 		cfg.JoinKey = peer.JoinKey(o.ClusterSecret.Reveal(), o.ClusterID)
 		debug.FreeOSMemory() // Argon2id's 64 MiB are not needed again
 		r.port, err = peer.New(peer.Config{
