@@ -1,0 +1,81 @@
+package statesync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// capture reads this master's roots of a tree, of one environment or all, and returns them as a manifest; with copies
+// their contents are in the blob store afterwards. Roots that base has and this master's config has not, or that are of
+// another environment than the one asked for, are taken over from base: what others sync is not given up.
+func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool, base *Manifest, report *Report) (*Manifest, error) {
+	m := &Manifest{Tree: tree}
+	if base != nil {
+		for _, r := range base.Roots {
+			if _, ours := s.dirOf(tree, r.Scope); !ours || env != "" && r.Env != env {
+				m.Roots = append(m.Roots, r)
+			}
+		}
+	}
+	scopes := s.scopes(tree, env)
+	if env != "" && len(scopes) == 0 {
+		return nil, fmt.Errorf("saltenv %q: this master's %s have no such environment", env, tree)
+	}
+	seen := make(map[string]bool) // folders
+	for _, sc := range scopes {
+		dir, _ := s.dirOf(tree, sc)
+		if seen[dir] {
+			continue // two environments may share a folder: one of them syncs it
+		}
+		seen[dir] = true
+		one := scanner{hashes: s.hashes}
+		if copies {
+			one.blobs = s.blobs
+		}
+		now, err := one.scan(ctx, dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			if had, _ := base.Root(sc); len(had) > 0 {
+				return nil, fmt.Errorf("root %s of %s is not there, and the other masters have %d items of it: make the folder (empty, if all of them are to be deleted)", dir, sc, len(had))
+			}
+			continue
+		}
+		if err != nil {
+			return nil, noSpace(err, s.blobs.dir)
+		}
+		for _, text := range now.skipped {
+			report.skip(sc, text)
+		}
+		m.Roots = append(m.Roots, Root{Scope: sc, Items: now.manifestItems()})
+	}
+	m.sort()
+	if err := s.hashes.save(); err != nil {
+		s.log.Warn("hashes of files not saved; the next start reads the trees anew", "err", err)
+	}
+	if items, _ := m.Totals(); items > maxItems {
+		return nil, fmt.Errorf("read %s: more than %d items", tree, maxItems)
+	}
+	return m, nil
+}
+
+// manifestItems leaves out what can't be synced, and what is below it.
+func (l *live) manifestItems() []Item {
+	out := make([]Item, 0, len(l.items))
+	for i := range l.items {
+		if l.items[i].Kind != other {
+			out = append(out, l.items[i].Item)
+		}
+	}
+	return out
+}
+
+// noSpace adds to an error that a file system is full what to do.
+func noSpace(err error, dir string) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return fmt.Errorf("no room for contents below %s; nothing was changed in the roots; make room and sync again: %w", dir, err)
+	}
+	return err
+}

@@ -1,0 +1,210 @@
+package statesync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	longestPause = 30 * time.Second // between attempts at what fails
+	tidyEvery    = time.Hour
+	sayEvery     = 5 * time.Second // how far a joiner's copy is
+)
+
+// Run keeps this master's roots at the heads until ctx ends: it copies what a joiner needs, and installs heads that
+// this master missed.
+func (s *Store) Run(ctx context.Context) error {
+	tick := time.NewTicker(s.opts.Tick)
+	defer tick.Stop()
+	tidied := time.Now()
+	for {
+		for _, tree := range []Tree{FileRoots, PillarRoots} {
+			s.follow(ctx, s.trees[tree])
+		}
+		if time.Since(tidied) > tidyEvery {
+			tidied = time.Now()
+			s.tidy()
+		}
+		select {
+		case <-s.kick:
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// follow brings one tree up to the head. What fails is said once, and tried again after longer and longer pauses.
+func (s *Store) follow(ctx context.Context, t *treeState) {
+	if time.Now().Before(t.retryAt) {
+		return
+	}
+	err := s.advance(ctx, t)
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		t.pause = 0
+		t.setTrouble("")
+		return
+	}
+	t.pause = min(max(s.opts.Tick, t.pause*2), longestPause)
+	t.retryAt = time.Now().Add(t.pause)
+	if t.setTrouble(err.Error()) {
+		s.log.Warn("roots are behind; trying again", "tree", t.tree.String(), "err", err)
+	}
+}
+
+func (s *Store) advance(ctx context.Context, t *treeState) error {
+	if err := s.mend(t); err != nil {
+		return err
+	}
+	if t.record().copied && s.current(t) {
+		return nil
+	}
+	p := &progress{}
+	t.setFetching(p)
+	defer t.setFetching(nil)
+	stop := s.sayProgress(t, p)
+	defer stop()
+	if !t.record().copied {
+		if err := s.copyAsJoiner(ctx, t, p); err != nil || !t.record().copied {
+			return err
+		}
+	}
+	if s.current(t) {
+		return nil
+	}
+	_, err := s.catchUp(ctx, t, p)
+	return err
+}
+
+// mend finishes an install that was cut short.
+func (s *Store) mend(t *treeState) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return s.replay(t)
+}
+
+// current says that the head is installed, or that there is none.
+func (s *Store) current(t *treeState) bool {
+	head, ok := s.heads.Head(t.tree)
+	return !ok || t.record().head.Seq >= head.Seq
+}
+
+// sources lists the other masters, that of an id or node name first: there contents are asked for.
+func (s *Store) sources(first string) []string {
+	var out []string
+	for _, node := range s.peers.Members() {
+		switch {
+		case node == s.peers.Self():
+		case node == first || idOf(node) == first:
+			out = append([]string{node}, out...)
+		default:
+			out = append(out, node)
+		}
+	}
+	return out
+}
+
+// installHead installs the head with a number, or a newer one.
+func (s *Store) installHead(ctx context.Context, t *treeState, seq uint64, p *progress) (*Report, error) {
+	if head, _ := s.heads.Head(t.tree); head.Seq < seq {
+		if err := s.heads.Refresh(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if head, _ := s.heads.Head(t.tree); head.Seq < seq {
+		return nil, fmt.Errorf("head %d of %s is not known here; the newest is %d", seq, t.tree, head.Seq)
+	}
+	return s.catchUp(ctx, t, p)
+}
+
+// catchUp installs the current head and says what that did. Where it is installed already, the report is of that
+// install, or of the drift there is.
+func (s *Store) catchUp(ctx context.Context, t *treeState, p *progress) (*Report, error) {
+	head, ok := s.heads.Head(t.tree)
+	if !ok {
+		return nil, fmt.Errorf("%s have no head", t.tree)
+	}
+	if s.current(t) {
+		if last, ok := t.lastInstall(head); ok {
+			return last, nil
+		}
+		return s.rehearse(ctx, t, t.record().manifest, false)
+	}
+	began := time.Now()
+	m, err := s.hold(ctx, t, head.Manifest, head.Size, s.sources(head.Source), p)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rec.head.Seq >= head.Seq { // somebody else did it meanwhile
+		if last, ok := t.lastInstall(head); ok {
+			return last, nil
+		}
+		return &Report{Tree: t.tree, Node: s.peers.Self(), Seq: t.rec.head.Seq}, nil
+	}
+	// The source's own tree is what the head is of: what was changed there since is no drift to be forced back.
+	g := goal{want: m, sum: head.Manifest, source: head.Source, head: head, base: m, force: head.Force && head.Source != s.opts.ID}
+	return s.apply(ctx, t, g, began)
+}
+
+// apply installs a goal, logs and counts it, and keeps its report for those who ask later. The caller holds t.mu.
+func (s *Store) apply(ctx context.Context, t *treeState, g goal, began time.Time) (*Report, error) {
+	report, err := s.install(ctx, t, g)
+	report.Bytes = t.takeMoved(g.sum)
+	report.Seconds = time.Since(began).Seconds()
+	s.met.installed(report, err)
+	if err != nil {
+		return nil, err
+	}
+	t.setLast(report, g.head)
+	s.log.Info(fmt.Sprintf("state-sync %s installed %d items", t.tree, report.items()), "seq", g.head.Seq, "source", g.source,
+		"added", report.Added, "changed", report.Changed, "deleted", report.Deleted, "bytes", report.Bytes, "took", time.Since(began).Round(time.Millisecond))
+	if report.Drifted > 0 {
+		s.log.Warn("files that were changed on this master since its last sync are left alone; see salt-run cluster.roots_status",
+			"tree", t.tree.String(), "n", report.Drifted, "first", report.Drift[0].Scope.String()+" "+report.Drift[0].Path)
+	}
+	if len(report.Missing) > 0 {
+		s.log.Warn("roots that this master's configuration lacks are not synced here", "tree", t.tree.String(), "n", len(report.Missing), "first", report.Missing[0].String())
+	}
+	if report.Kept > 0 {
+		s.log.Info("replaced files are kept aside", "tree", t.tree.String(), "n", report.Kept, "path", strings.Join(report.KeptIn, ", "), "for", s.opts.KeepAside)
+	}
+	return report, nil
+}
+
+// tidy removes contents that no head needs any more.
+func (s *Store) tidy() {
+	keep := make(map[Sum]struct{})
+	for _, tree := range []Tree{FileRoots, PillarRoots} {
+		rec := s.trees[tree].record()
+		if head, ok := s.heads.Head(tree); ok {
+			keep[head.Manifest] = struct{}{}
+			if !rec.head.is(head) {
+				return // its contents are on their way
+			}
+		}
+		if rec.manifest != nil {
+			for sum := range rec.manifest.sums() {
+				keep[sum] = struct{}{}
+			}
+		}
+	}
+	n, freed, err := s.blobs.gc(keep, s.opts.BlobGrace)
+	s.met.collected.Add(float64(freed))
+	if err != nil {
+		s.log.Warn("contents that no head needs not removed; trying again later", "err", err)
+	}
+	if n > 0 {
+		s.log.Info("contents that no head needs removed", "n", n, "bytes", freed)
+	}
+}
+
+// errNobody says that no master can give a joiner its roots now.
+var errNobody = errors.New("no other master can be reached that could give this one its roots")

@@ -1,0 +1,155 @@
+package statesync
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+const hashesMagic = "cmhashes1"
+
+// hashes remembers what files held, by root folder and path, so that an unchanged tree is not read again. It is kept
+// on disk between runs; losing it costs time only. Safe for concurrent use.
+type hashes struct {
+	file   string
+	settle time.Duration // how long before it was read a file must have been changed last for its hash to be kept
+
+	mu     sync.Mutex // guards all below
+	byRoot map[string]map[string]hashed
+	dirty  bool
+}
+
+type hashed struct {
+	stat
+	sum Sum
+}
+
+// loadHashes reads the file; one that is missing or damaged counts as empty.
+func loadHashes(file string, settle time.Duration) *hashes {
+	h := &hashes{file: file, settle: settle, byRoot: make(map[string]map[string]hashed)}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return h
+	}
+	d, err := unseal(b)
+	if err != nil {
+		return h
+	}
+	d.magic(hashesMagic)
+	byRoot := make(map[string]map[string]hashed)
+	for range d.uint(maxScopes) {
+		root := d.text(maxPath)
+		m := make(map[string]hashed)
+		for range d.uint(maxItems) {
+			path := d.text(maxPath)
+			e := hashed{stat: stat{
+				kind: File, mode: uint32(d.uint(modeBits)), size: d.int(math.MaxInt64), dev: d.uint(math.MaxUint64), ino: d.uint(math.MaxUint64),
+				mtime: int64(d.uint(math.MaxUint64)), ctime: int64(d.uint(math.MaxUint64)),
+			}, sum: d.sum()}
+			if d.err != nil {
+				return h
+			}
+			m[path] = e
+		}
+		byRoot[root] = m
+	}
+	if d.end() == nil {
+		h.byRoot = byRoot
+	}
+	return h
+}
+
+// get returns the hash of a file that looks as it did when it was read.
+func (h *hashes) get(root, path string, st stat) (Sum, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e, ok := h.byRoot[root][path]
+	if !ok || e.size != st.size || e.ino != st.ino || e.dev != st.dev || e.mtime != st.mtime || e.ctime != st.ctime {
+		return Sum{}, false
+	}
+	return e.sum, true
+}
+
+// keepable says whether the hash of a file read at a time may be remembered: a file that is changed twice within the
+// grain of the file system's clock looks the same.
+func (h *hashes) keepable(st stat, read time.Time) bool {
+	return read.UnixNano()-max(st.ctime, st.mtime) > int64(h.settle)
+}
+
+// put replaces all that is remembered of a root.
+func (h *hashes) put(root string, found map[string]hashed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if maps.Equal(h.byRoot[root], found) {
+		return
+	}
+	h.byRoot[root] = found
+	h.dirty = true
+}
+
+// save writes the file if something changed. It need not survive a crash, but must never be half of one.
+func (h *hashes) save() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.dirty {
+		return nil
+	}
+	h.dirty = false
+	e := &encoder{b: []byte(hashesMagic)}
+	e.uint(uint64(len(h.byRoot)))
+	for _, root := range slices.Sorted(maps.Keys(h.byRoot)) {
+		e.text(root)
+		e.uint(uint64(len(h.byRoot[root])))
+		for path, f := range h.byRoot[root] {
+			e.text(path)
+			for _, v := range []uint64{uint64(f.mode), uint64(f.size), f.dev, f.ino, uint64(f.mtime), uint64(f.ctime)} {
+				e.uint(v)
+			}
+			e.sum(f.sum)
+		}
+	}
+	return writeFile(h.file, e.sealed())
+}
+
+// writeFile replaces a file as a whole and puts it on stable storage.
+func writeFile(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, errors.Join(err, os.Remove(f.Name())))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	return nil
+}
+
+// removeFile removes a file for good; one that is not there is fine.
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}

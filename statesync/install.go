@@ -1,0 +1,413 @@
+package statesync
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	keptDir   = "kept"             // folder of StagingDir
+	keptStamp = "20060102T150405Z" // names in it begin with the time
+)
+
+// prepared is one root with its steps.
+type prepared struct {
+	Scope
+	dir  string
+	ops  []op
+	need int64 // bytes to be staged
+}
+
+// prepare compares a manifest with this master's roots and works out the steps. It changes nothing.
+func (s *Store) prepare(ctx context.Context, rec *record, m *Manifest, force bool, report *Report) ([]prepared, []installedRoot, error) {
+	var out []prepared
+	var roots []installedRoot
+	for _, want := range m.Roots {
+		dir, ok := s.dirOf(m.Tree, want.Scope)
+		if !ok {
+			report.Missing = append(report.Missing, want.Scope)
+			continue
+		}
+		sc := scanner{hashes: s.hashes}
+		now, err := sc.scan(ctx, dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			now, err = &live{}, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		var base []Item
+		first := !rec.has(want.Scope, dir)
+		if !first {
+			base, _ = rec.manifest.Root(want.Scope)
+		}
+		p := prepared{Scope: want.Scope, dir: dir, ops: plan(want.Scope, want.Items, base, now, first, force, report)}
+		for i := range p.ops {
+			if p.ops[i].kind == opPut {
+				p.need += p.ops[i].item.Size
+			}
+		}
+		out = append(out, p)
+		roots = append(roots, installedRoot{want.Scope, dir})
+	}
+	if err := s.hashes.save(); err != nil {
+		s.log.Warn("hashes of files not saved; the next start reads the trees anew", "err", err)
+	}
+	return out, roots, nil
+}
+
+// goal is what an install is to reach.
+type goal struct {
+	want   *Manifest // what the roots are made like; its contents are in the blob store
+	sum    Sum       // of want
+	source string    // id of the master whose tree it was
+	head   Head      // what is recorded as installed; Seq 0: no head
+	base   *Manifest // the head's; drift is told from it
+	force  bool
+}
+
+// install makes this master's roots like the goal. The caller holds t.mu. An error before the journal is written leaves
+// the roots as they were.
+func (s *Store) install(ctx context.Context, t *treeState, g goal) (*Report, error) {
+	began := time.Now()
+	head := g.head
+	report := &Report{Tree: t.tree, Node: s.peers.Self(), Seq: t.rec.head.Seq}
+	defer func() { report.Seconds = time.Since(began).Seconds() }()
+	if err := s.replay(t); err != nil {
+		return report, err
+	}
+	todo, roots, err := s.prepare(ctx, t.rec, g.want, g.force, report)
+	if err != nil {
+		return report, err
+	}
+	report.Changes = nil // for rehearsals
+	next := &record{head: head, copied: true, roots: roots, manifest: g.base}
+	if head.Seq == 0 {
+		next.roots = nil // the first published head is a first sync all the same
+	}
+	j := &journal{tree: t.tree, kept: fmt.Sprintf("%s-%s-%d", time.Now().UTC().Format(keptStamp), t.tree, head.Seq)}
+	for _, p := range todo {
+		if len(p.ops) > 0 {
+			j.roots = append(j.roots, journalRoot{p.Scope, p.dir, p.ops})
+		}
+	}
+	if len(j.roots) == 0 {
+		if err := s.settle(t, next); err != nil {
+			return report, err
+		}
+		report.Seq = head.Seq
+		return report, nil
+	}
+	if err := s.stage(ctx, todo, j); err != nil {
+		s.unstage(j)
+		return report, err
+	}
+	if err := s.commit(t, next, j); err != nil {
+		s.unstage(j)
+		return report, err
+	}
+	if err := s.finish(t, j, report); err != nil {
+		return report, err
+	}
+	report.Seq = head.Seq
+	return report, nil
+}
+
+// stageDir is this master's own folder for a tree: masters may share a file system.
+func (s *Store) stageDir(tree Tree) string {
+	self := sumOf([]byte(s.peers.Self()))
+	return StagingDir + "/" + tree.String() + "-" + self.String()[:12]
+}
+
+// NoRoomError says that a file system is too full for an install. Nothing was changed.
+type NoRoomError struct {
+	Dir        string
+	Need, Have int64 // bytes
+}
+
+func (e *NoRoomError) Error() string {
+	return fmt.Sprintf("no room for the new contents of %s: %d bytes needed, %d free; nothing was changed there; make room and sync again", e.Dir, e.Need, e.Have)
+}
+
+// stage copies what is new into the roots' own file systems, and puts it on stable storage.
+func (s *Store) stage(ctx context.Context, todo []prepared, j *journal) error {
+	need := make(map[uint64]int64) // by file system
+	for _, p := range todo {
+		if len(p.ops) == 0 {
+			continue
+		}
+		if err := os.MkdirAll(p.dir, 0o755); err != nil {
+			return fmt.Errorf("make root: %w", err)
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(p.dir, &st); err != nil {
+			return fmt.Errorf("stat root %s: %w", p.dir, err)
+		}
+		dev := uint64(st.Dev) //nolint:unconvert // types differ between machines
+		need[dev] += p.need
+		free, err := s.opts.room(p.dir)
+		if err != nil {
+			return err
+		}
+		if need[dev] > 0 && uint64(need[dev]) > free {
+			return &NoRoomError{Dir: p.dir, Need: need[dev], Have: int64(min(free, 1<<62))}
+		}
+	}
+	for _, r := range j.roots {
+		if err := s.stageRoot(ctx, r, s.stageDir(j.tree)); err != nil {
+			if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+				err = fmt.Errorf("no room for the new contents of %s; nothing was changed there; make room and sync again: %w", r.dir, err)
+			}
+			return err
+		}
+	}
+	return s.fault("staged")
+}
+
+func (s *Store) stageRoot(ctx context.Context, r journalRoot, dir string) error {
+	root, err := openDir(r.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.mkdirAll(StagingDir, 0o700); err != nil {
+		return err
+	}
+	if err := root.removeAll(dir); err != nil {
+		return err
+	}
+	if err := root.mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	stage, err := root.sub(dir)
+	if err != nil {
+		return err
+	}
+	defer stage.Close()
+	buf := make([]byte, pieceSize)
+	for i := range r.ops {
+		o := &r.ops[i]
+		if o.kind != opPut {
+			continue
+		}
+		if err := s.fault("stage"); err != nil {
+			return err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		switch o.item.Kind {
+		case Link:
+			err = stage.symlink(o.item.Target, strconv.Itoa(i))
+		case RootLink:
+			err = stage.symlink(filepath.Clean(r.dir)+o.item.Target, strconv.Itoa(i))
+		default:
+			err = s.stageFile(stage, strconv.Itoa(i), &o.item, buf)
+		}
+		if err != nil {
+			return fmt.Errorf("stage %q: %w", o.path, err)
+		}
+	}
+	return root.flush()
+}
+
+func (s *Store) stageFile(stage *rootDir, name string, it *Item, buf []byte) error {
+	f, err := stage.create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if it.Size > 0 {
+		blob, err := s.blobs.open(it.Sum)
+		if err != nil {
+			return err
+		}
+		defer blob.Close()
+		h := sha256.New()
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(f, h)}, struct{ io.Reader }{blob}, buf)
+		if err != nil {
+			return err
+		}
+		if n != it.Size || Sum(h.Sum(nil)) != it.Sum {
+			s.blobs.drop(it.Sum)
+			return fmt.Errorf("blob %s: %w", it.Sum, errDamaged)
+		}
+	}
+	return f.Chmod(fs.FileMode(it.Mode))
+}
+
+// unstage removes what was staged and will not be used.
+func (s *Store) unstage(j *journal) {
+	for _, r := range j.roots {
+		if err := s.clean(r.dir, j.tree); err != nil {
+			s.log.Warn("staged files not removed; the next sync does it", "path", r.dir, "err", err)
+		}
+	}
+}
+
+// clean removes this master's staging folder from a root, and old kept ones.
+func (s *Store) clean(dir string, tree Tree) error {
+	root, err := openDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.removeAll(s.stageDir(tree)); err != nil {
+		return err
+	}
+	kept := StagingDir + "/" + keptDir
+	names, err := root.names(kept)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	left := len(names)
+	for _, name := range names {
+		at, err := time.Parse(keptStamp, name[:min(len(name), len(keptStamp))])
+		if err == nil && time.Since(at) > s.opts.KeepAside {
+			if err := root.removeAll(kept + "/" + name); err != nil {
+				return err
+			}
+			left--
+		}
+	}
+	if left == 0 {
+		_ = root.rmdir(kept)
+		_ = root.rmdir(StagingDir) // another master's files may be in it
+	}
+	return nil
+}
+
+func (s *Store) recordFile(t Tree) string  { return filepath.Join(s.dir, t.String()+".installed") }
+func (s *Store) nextFile(t Tree) string    { return filepath.Join(s.dir, t.String()+".next") }
+func (s *Store) journalFile(t Tree) string { return filepath.Join(s.dir, t.String()+".journal") }
+
+// commit puts the journal, and the record that will hold once it is done, on stable storage: from here on the install
+// goes through.
+func (s *Store) commit(t *treeState, next *record, j *journal) error {
+	if err := writeFile(s.nextFile(t.tree), next.encode()); err != nil {
+		return err
+	}
+	if err := s.fault("next"); err != nil {
+		return err
+	}
+	if err := writeFile(s.journalFile(t.tree), j.encode()); err != nil {
+		// It may be there in spite of the error; without what is staged it must not be.
+		return errors.Join(err, removeFile(s.journalFile(t.tree)))
+	}
+	return nil
+}
+
+// finish does what the journal says, from the beginning: steps that were done before do no harm.
+func (s *Store) finish(t *treeState, j *journal, report *Report) error {
+	if err := s.fault("journal"); err != nil {
+		return err
+	}
+	for _, r := range j.roots {
+		if err := s.finishRoot(r, j, report); err != nil {
+			return fmt.Errorf("install into %s: %w; it goes on by itself once that is mended", r.dir, err)
+		}
+	}
+	if err := s.fault("applied"); err != nil {
+		return err
+	}
+	if err := os.Rename(s.nextFile(t.tree), s.recordFile(t.tree)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("install: %w", err)
+	}
+	if err := syncDir(s.dir); err != nil {
+		return err
+	}
+	rec, err := readRecord(s.recordFile(t.tree), t.tree)
+	if err != nil {
+		return err
+	}
+	if err := s.fault("recorded"); err != nil {
+		return err
+	}
+	if err := removeFile(s.journalFile(t.tree)); err != nil {
+		return fmt.Errorf("install: %w", err)
+	}
+	t.setRecord(rec)
+	s.unstage(j)
+	if s.opts.OnInstalled != nil {
+		s.opts.OnInstalled(t.tree)
+	}
+	return nil
+}
+
+func (s *Store) finishRoot(r journalRoot, j *journal, report *Report) error {
+	root, err := openDir(r.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	stage, err := root.sub(s.stageDir(j.tree))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // this master stopped when all was done
+	}
+	if err != nil {
+		return err
+	}
+	defer stage.Close()
+	a := &applier{root: root, stage: stage, kept: j.kept, report: report, scope: r.Scope, fault: s.fault}
+	defer a.close()
+	before := report.Kept
+	if err := a.all(r.ops); err != nil {
+		return err
+	}
+	if report.Kept > before {
+		report.KeptIn = append(report.KeptIn, filepath.Join(r.dir, StagingDir, keptDir, j.kept))
+	}
+	return root.flush()
+}
+
+// settle records a head for which there was nothing to do.
+func (s *Store) settle(t *treeState, next *record) error {
+	if err := writeFile(s.recordFile(t.tree), next.encode()); err != nil {
+		return err
+	}
+	t.setRecord(next)
+	return nil
+}
+
+// replay finishes an install that was cut short. The caller holds t.mu.
+func (s *Store) replay(t *treeState) error {
+	b, err := os.ReadFile(s.journalFile(t.tree))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	j, err := decodeJournal(b)
+	if err != nil {
+		return fmt.Errorf("install of %s was cut short: %w; remove %s to give it up", t.tree, err, s.journalFile(t.tree))
+	}
+	report := &Report{Tree: t.tree, Node: s.peers.Self()}
+	if err := s.finish(t, j, report); err != nil {
+		return err
+	}
+	s.log.Info("install that was cut short finished", "tree", t.tree.String(), "seq", t.rec.head.Seq, "drifted", report.Drifted)
+	return nil
+}
+
+// rehearse says what an install of a manifest would do, and changes nothing.
+func (s *Store) rehearse(ctx context.Context, t *treeState, m *Manifest, force bool) (*Report, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	report := &Report{Tree: t.tree, Node: s.peers.Self(), Seq: t.rec.head.Seq}
+	_, _, err := s.prepare(ctx, t.rec, m, force, report)
+	return report, err
+}

@@ -1,0 +1,178 @@
+package statesync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// copyAsJoiner copies a tree to a master that joins: the head, if a member's roots are still as the head has them, else
+// the roots of the leader as they are. A master that is in the ring joined before, and the first one has nobody to copy
+// from.
+func (s *Store) copyAsJoiner(ctx context.Context, t *treeState, p *progress) error {
+	if s.heads.InRing() {
+		return s.markCopied(t)
+	}
+	leader, ok := s.heads.Leader()
+	switch {
+	case !ok:
+		return nil // not a member yet, or no leader: ask again
+	case leader == s.peers.Self():
+		return s.markCopied(t)
+	}
+	if err := s.heads.Refresh(ctx); err != nil {
+		return fmt.Errorf("learn the heads of the roots: %w", err)
+	}
+	head, published := s.heads.Head(t.tree)
+	if published {
+		clean, err := s.findClean(ctx, t.tree, head)
+		if err != nil {
+			return err
+		}
+		if clean {
+			_, err := s.catchUp(ctx, t, p)
+			return err
+		}
+	}
+	return s.copyLive(ctx, t, head, append([]string{leader}, s.sources(leader)...), p)
+}
+
+// findClean says whether a member's roots are as the head has them.
+func (s *Store) findClean(ctx context.Context, tree Tree, head Head) (bool, error) {
+	var failed []error
+	answered := 0
+	for _, node := range s.sources(head.Source) {
+		if !s.peers.Alive(node) {
+			continue
+		}
+		r, err := s.remote(node)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		all, err := r.status(ctx, true)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		answered++
+		if slices.ContainsFunc(all, func(st TreeStatus) bool {
+			return st.Tree == tree && !st.Behind && st.Seq == head.Seq && st.Drifted == 0 && st.Error == ""
+		}) {
+			return true, nil
+		}
+	}
+	if answered == 0 {
+		return false, errors.Join(append([]error{errNobody}, failed...)...)
+	}
+	return false, nil
+}
+
+// copyLive copies the roots of the first of the nodes that has its own. Where nobody has, they share a file system, and
+// there is nothing to copy.
+func (s *Store) copyLive(ctx context.Context, t *treeState, head Head, from []string, p *progress) error {
+	var base *Manifest
+	if head.Seq > 0 {
+		var err error
+		if base, err = s.fetchManifest(ctx, t, head.Manifest, head.Size, s.sources(head.Source)); err != nil {
+			return err
+		}
+	}
+	shared := 0
+	var failed []error
+	for i, node := range from {
+		if node == s.peers.Self() || i > 0 && node == from[0] || !s.peers.Alive(node) {
+			continue
+		}
+		began := time.Now()
+		r, err := s.remote(node)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		sum, size, err := r.live(ctx, t.tree)
+		if status.Code(err) == codes.FailedPrecondition {
+			shared++
+			continue
+		}
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		want, err := s.hold(ctx, t, sum, size, s.sources(node), p)
+		if err != nil {
+			return fmt.Errorf("copy the roots of %s: %w", idOf(node), err)
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		head.Tree = t.tree
+		_, err = s.apply(ctx, t, goal{want: want, sum: sum, source: idOf(node), head: head, base: base}, began)
+		return err
+	}
+	if shared > 0 && len(failed) == 0 {
+		return s.markCopied(t)
+	}
+	return errors.Join(append([]error{errNobody}, failed...)...)
+}
+
+// markCopied records that this master needs no copy any more.
+func (s *Store) markCopied(t *treeState) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rec.copied {
+		return nil
+	}
+	next := *t.rec
+	next.copied = true
+	return s.settle(t, &next)
+}
+
+// sayProgress logs how far a copy is, until the function that it returns is called.
+func (s *Store) sayProgress(t *treeState, p *progress) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(sayEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				now := p.snapshot()
+				if now.BytesTotal == 0 {
+					s.log.Info("state-sync waits for the list of files", "tree", t.tree.String())
+					continue
+				}
+				s.log.Info("state-sync progress", "tree", t.tree.String(), "percent", 100*now.Bytes/now.BytesTotal, "bytes", now.Bytes, "of", now.BytesTotal,
+					"rate", now.Rate, "eta", now.ETA().Round(time.Second))
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+// Joining says whether this master still has to copy roots before it may take part, and how far it is with that.
+// A master that is no member yet has it all before it.
+func (s *Store) Joining() (bool, Progress) {
+	joining := false
+	var sum Progress
+	for _, tree := range []Tree{FileRoots, PillarRoots} {
+		t := s.trees[tree]
+		if !t.record().copied || !s.heads.InRing() && !s.current(t) {
+			joining = true
+		}
+		p := t.fetching().snapshot()
+		sum.Bytes += p.Bytes
+		sum.BytesTotal += p.BytesTotal
+		sum.Items += p.Items
+		sum.ItemsTotal += p.ItemsTotal
+		sum.Rate += p.Rate
+	}
+	return joining, sum
+}

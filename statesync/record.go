@@ -1,0 +1,123 @@
+package statesync
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"time"
+)
+
+const recordMagic = "cmrecord1"
+
+// Head says which contents of a tree every master is to have. The zero Seq means: none published yet.
+type Head struct {
+	Tree     Tree
+	Seq      uint64
+	Manifest Sum
+	Size     int64  // of the manifest in bytes
+	Source   string // id of the master whose tree it was
+	Force    bool   // drift is made like the source
+	At       time.Time
+}
+
+// is says that two heads stand for the same publication.
+func (h Head) is(o Head) bool {
+	return h.Tree == o.Tree && h.Seq == o.Seq && h.Manifest == o.Manifest
+}
+
+// record is what this master installed last of a tree.
+type record struct {
+	head     Head
+	copied   bool // a joiner's copy was made, or there was no need for one
+	roots    []installedRoot
+	manifest *Manifest // nil before the first head
+}
+
+// installedRoot is a root to which the head was applied. In another folder it would be a first sync again.
+type installedRoot struct {
+	Scope
+	dir string
+}
+
+// has says that a root was synced before, and to this folder.
+func (r *record) has(s Scope, dir string) bool {
+	return slices.Contains(r.roots, installedRoot{s, dir})
+}
+
+func (h *Head) encode(e *encoder) {
+	e.uint(uint64(h.Tree))
+	e.uint(h.Seq)
+	e.sum(h.Manifest)
+	e.uint(uint64(h.Size))
+	e.text(h.Source)
+	e.bool(h.Force)
+	e.uint(uint64(max(0, h.At.UnixMilli())))
+}
+
+func (d *decoder) head() Head {
+	return Head{
+		Tree: Tree(d.uint(math.MaxUint8)), Seq: d.uint(math.MaxUint64), Manifest: d.sum(), Size: d.int(maxManifest),
+		Source: d.text(maxPath), Force: d.bool(), At: time.UnixMilli(d.int(math.MaxInt64)).UTC(),
+	}
+}
+
+func (r *record) encode() []byte {
+	e := &encoder{b: []byte(recordMagic)}
+	r.head.encode(e)
+	e.bool(r.copied)
+	e.uint(uint64(len(r.roots)))
+	for _, root := range r.roots {
+		e.text(root.Env)
+		e.uint(uint64(root.Root))
+		e.text(root.dir)
+	}
+	e.bool(r.manifest != nil)
+	if r.manifest != nil {
+		e.text(string(r.manifest.Encode()))
+	}
+	return e.sealed()
+}
+
+func decodeRecord(b []byte) (*record, error) {
+	d, err := unseal(b)
+	if err != nil {
+		return nil, err
+	}
+	d.magic(recordMagic)
+	r := &record{head: d.head(), copied: d.bool()}
+	for range d.uint(maxScopes) {
+		r.roots = append(r.roots, installedRoot{Scope{d.text(maxName), int(d.uint(maxScopes))}, d.text(maxPath)})
+		if d.err != nil {
+			break
+		}
+	}
+	if d.bool() {
+		text := d.text(maxManifest)
+		if d.err == nil {
+			if r.manifest, err = DecodeManifest([]byte(text)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return r, d.end()
+}
+
+// readRecord reads a record. One that is not there is an empty one; a damaged one is an error: without it this master
+// can't tell drift from what was synced.
+func readRecord(path string, tree Tree) (*record, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &record{head: Head{Tree: tree}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := decodeRecord(b)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w; remove it to have the next sync of %s treated as the first one", path, err, tree)
+	}
+	return r, nil
+}

@@ -1,0 +1,224 @@
+package statesync
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// found is an entry of a tree as it is now.
+type found struct {
+	Item
+	stat stat
+}
+
+// live is a root as it is now, sorted by path.
+type live struct {
+	items   []found
+	skipped []string // what is not synced, and why
+}
+
+// scanner reads a root. With blobs it also copies the contents of files that the store lacks.
+type scanner struct {
+	hashes *hashes
+	blobs  *blobs        // nil: only hash
+	want   map[Sum]int64 // with blobs: copy only these; nil: all
+	hurry  func(n int64) // told of bytes read; may be nil
+	buf    []byte        // for reading
+	out    *live         //
+	kept   map[string]hashed
+	root   *rootDir
+}
+
+const pieceSize = 256 << 10 // bytes read, and sent between masters, at a time
+
+// scan reads the root at dir. A folder that does not exist gives fs.ErrNotExist.
+func (sc *scanner) scan(ctx context.Context, dir string) (*live, error) {
+	root, err := openDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	sc.root, sc.out, sc.kept = root, &live{}, make(map[string]hashed)
+	if sc.buf == nil {
+		sc.buf = make([]byte, pieceSize)
+	}
+	if err := sc.dir(ctx, "", 0); err != nil {
+		return nil, fmt.Errorf("read root %s: %w", dir, err)
+	}
+	sc.hashes.put(dir, sc.kept)
+	slices.SortFunc(sc.out.items, func(a, b found) int { return strings.Compare(a.Path, b.Path) })
+	return sc.out, nil
+}
+
+func (sc *scanner) dir(ctx context.Context, rel string, depth int) error {
+	names, err := sc.root.names(rel)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		path := name
+		if rel != "" {
+			path = rel + "/" + name
+		}
+		if err := sc.entry(ctx, path, name, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (sc *scanner) entry(ctx context.Context, path, name string, depth int) error {
+	st, err := sc.root.lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // gone since it was listed
+	}
+	if err != nil {
+		return err
+	}
+	if st.kind == Dir && skippedDir(name) || name == StagingDir {
+		return nil
+	}
+	if len(path) > maxPath || depth > maxDepth {
+		sc.out.skipped = append(sc.out.skipped, fmt.Sprintf("%q: too deep", path))
+		return nil
+	}
+	if len(sc.out.items) >= maxItems {
+		return fmt.Errorf("more than %d items", maxItems)
+	}
+	f := found{Item: Item{Path: path, Kind: st.kind}, stat: st}
+	switch st.kind {
+	case Dir:
+		f.Mode = st.mode
+	case Link:
+		if f.Target, err = sc.root.readlink(path); err != nil {
+			return err
+		}
+		if rest, ok := belowRoot(sc.root.path, f.Target); ok {
+			f.Kind, f.Target = RootLink, rest
+		}
+		if !staysInside(&f.Item) {
+			f.Kind = other
+			sc.out.skipped = append(sc.out.skipped, fmt.Sprintf("%q: the link leads out of the root", path))
+		}
+	case File:
+		if f.stat, f.Sum, err = sc.file(ctx, path, st); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		}
+		f.Mode, f.Size = f.stat.mode, f.stat.size
+	default:
+		sc.out.skipped = append(sc.out.skipped, fmt.Sprintf("%q: neither file, folder nor link", path))
+	}
+	sc.out.items = append(sc.out.items, f)
+	if st.kind == Dir {
+		return sc.dir(ctx, path, depth)
+	}
+	return nil
+}
+
+// belowRoot takes the root's folder off the beginning of a link's text.
+func belowRoot(root, target string) (string, bool) {
+	rest, ok := strings.CutPrefix(target, filepath.Clean(root))
+	if !ok || rest != "" && rest[0] != '/' {
+		return "", false
+	}
+	return rest, true
+}
+
+// errMoving says that a file was written to while it was read.
+var errMoving = errors.New("it is being written to; sync again when that is done")
+
+func (sc *scanner) file(ctx context.Context, path string, st stat) (stat, Sum, error) {
+	if sum, ok := sc.hashes.get(sc.root.path, path, st); ok && !sc.copies(sum, st.size) {
+		sc.kept[path] = hashed{stat: st, sum: sum}
+		return st, sum, nil
+	}
+	for range 3 {
+		before, after, sum, read, err := sc.read(ctx, path)
+		if err != nil {
+			return stat{}, Sum{}, err
+		}
+		if before != after {
+			continue
+		}
+		if sc.hashes.keepable(after, read) {
+			sc.kept[path] = hashed{stat: after, sum: sum}
+		}
+		return after, sum, nil
+	}
+	return stat{}, Sum{}, &fs.PathError{Op: "read", Path: sc.root.path + "/" + path, Err: errMoving}
+}
+
+// copies says whether a file with known contents must be read for the store.
+func (sc *scanner) copies(sum Sum, size int64) bool {
+	if sc.blobs == nil || size == 0 {
+		return false
+	}
+	if sc.want != nil {
+		if _, ok := sc.want[sum]; !ok {
+			return false
+		}
+	}
+	return !sc.blobs.has(sum, size)
+}
+
+func (sc *scanner) read(ctx context.Context, path string) (before, after stat, sum Sum, at time.Time, err error) {
+	f, err := sc.root.open(path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if before, err = statFile(f); err != nil {
+		return
+	}
+	at = time.Now()
+	if sc.blobs != nil && sc.want == nil && before.size > 0 {
+		sum, err = sc.blobs.ingest(ctx, f, sc.buf, sc.hurry)
+	} else {
+		h := sha256.New()
+		err = sc.copy(ctx, h, f)
+		h.Sum(sum[:0])
+		if err == nil && sc.copies(sum, before.size) {
+			if _, err = f.Seek(0, io.SeekStart); err == nil {
+				_, err = sc.blobs.ingest(ctx, f, sc.buf, nil)
+			}
+		}
+	}
+	if err == nil {
+		after, err = statFile(f)
+	}
+	return
+}
+
+func (sc *scanner) copy(ctx context.Context, w io.Writer, f *os.File) error {
+	for {
+		n, err := f.Read(sc.buf)
+		_, _ = w.Write(sc.buf[:n]) // a hash never fails
+		if sc.hurry != nil {
+			sc.hurry(int64(n))
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,322 @@
+package statesync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+)
+
+// Env is one environment of a tree and its folders, as the config has them.
+type Env struct {
+	Name string
+	Dirs []string
+}
+
+// anyEnv is the name of the environment that stands for those that are not configured.
+const anyEnv = "__env__"
+
+// Options are a store's settings. Zero values mean the defaults.
+type Options struct {
+	ID     string // of this master, as operators know it
+	File   []Env  // file_roots
+	Pillar []Env  // pillar_roots
+
+	// Isolated says that the roots are this master's own, not on a file system that the masters share (option
+	// cluster_isolated_filesystem). Only such a master publishes its roots or gives them to a joiner.
+	Isolated bool
+
+	Rate        int64         // bytes per second sent to other masters; 0: no limit
+	Tick        time.Duration // between looks whether this master is behind; default 2 s
+	KeepAside   time.Duration // how long what was replaced is kept; default 30 days
+	BlobGrace   time.Duration // how long contents that no head needs are kept; default 1 hour
+	Settle      time.Duration // how old a change must be for a file's hash to be remembered; default 2 s
+	OnInstalled func(t Tree)  // called after an install changed roots; must not block
+
+	fault func(step string) error           // tests: fail or die at a step
+	room  func(path string) (uint64, error) // tests: the free space
+}
+
+// Peers are the other masters, and the way to them.
+type Peers interface {
+	Self() string      // node name of this master
+	Members() []string // all nodes, this one included
+	Alive(node string) bool
+	Conn(node string) (grpc.ClientConnInterface, error)
+}
+
+// Heads is what the masters agree on.
+type Heads interface {
+	// Head returns the current head of a tree as this master knows it; false: none was published.
+	Head(t Tree) (Head, bool)
+	// Publish makes h the head if its Seq is the next one. Errors: ErrStale, or what keeps the masters from agreeing.
+	Publish(ctx context.Context, h Head) error
+	// Refresh returns when Head is at least as new as anything published before the call.
+	Refresh(ctx context.Context) error
+	// Leader names the node that leads.
+	Leader() (node string, ok bool)
+	// InRing says that this master holds a share of the data: it joined, now or long ago, or founded.
+	InRing() bool
+}
+
+// ErrStale says that another master published a head meanwhile.
+var ErrStale = errors.New("another master published at the same time")
+
+// Store syncs this master's roots. It is safe for concurrent use.
+type Store struct {
+	opts    Options
+	dir     string
+	peers   Peers
+	heads   Heads
+	blobs   *blobs
+	hashes  *hashes
+	rate    *throttle
+	log     *slog.Logger
+	met     *metrics
+	trees   map[Tree]*treeState
+	kick    chan struct{}
+	sends   chan struct{} // one for each master that contents are sent to
+	holding chan struct{} // one for the hold under way
+	syncMu  sync.Mutex    // held by Sync: one at a time on a master
+}
+
+// treeState is what this master has of one tree.
+type treeState struct {
+	tree Tree
+	mu   sync.Mutex // held while the tree is installed or compared; before the one below
+	rec  *record    // changed with both locks held
+
+	retryAt time.Time // for Run: when to try again what failed
+	pause   time.Duration
+
+	show   sync.Mutex // guards all below, and rec for those who only look
+	last   *Report    // of the last install
+	lastOf Head       // what it installed
+	moved  moved
+	wrong  string    // why this master is behind
+	work   *progress // of the fetching that Run does; nil: none
+}
+
+// moved counts the bytes fetched for a manifest.
+type moved struct {
+	manifest Sum
+	n        int64
+}
+
+func (t *treeState) setRecord(r *record) {
+	t.show.Lock()
+	t.rec = r
+	t.show.Unlock()
+}
+
+func (t *treeState) record() *record {
+	t.show.Lock()
+	defer t.show.Unlock()
+	return t.rec
+}
+
+func (t *treeState) addMoved(manifest Sum, n int64) {
+	t.show.Lock()
+	defer t.show.Unlock()
+	if t.moved.manifest != manifest {
+		t.moved = moved{manifest: manifest}
+	}
+	t.moved.n += n
+}
+
+// takeMoved returns the bytes fetched for a manifest since it was last asked.
+func (t *treeState) takeMoved(manifest Sum) int64 {
+	t.show.Lock()
+	defer t.show.Unlock()
+	if t.moved.manifest != manifest {
+		return 0
+	}
+	n := t.moved.n
+	t.moved = moved{}
+	return n
+}
+
+func (t *treeState) setLast(r *Report, h Head) {
+	t.show.Lock()
+	defer t.show.Unlock()
+	t.last, t.lastOf = r, h
+}
+
+// lastInstall is the report of this process's last install, if it was of that head or a newer one.
+func (t *treeState) lastInstall(h Head) (*Report, bool) {
+	t.show.Lock()
+	defer t.show.Unlock()
+	return t.last, t.last != nil && t.lastOf.Seq >= h.Seq
+}
+
+// setTrouble says whether the trouble is a new one.
+func (t *treeState) setTrouble(text string) bool {
+	t.show.Lock()
+	defer t.show.Unlock()
+	was := t.wrong
+	t.wrong = text
+	return was != text
+}
+
+func (t *treeState) trouble() string {
+	t.show.Lock()
+	defer t.show.Unlock()
+	return t.wrong
+}
+
+func (t *treeState) setFetching(p *progress) {
+	t.show.Lock()
+	defer t.show.Unlock()
+	t.work = p
+}
+
+func (t *treeState) fetching() *progress {
+	t.show.Lock()
+	defer t.show.Unlock()
+	return t.work
+}
+
+// Open opens the store: blobs below dir/blobs, records below dir/roots. An install that was cut short is finished; if
+// that fails it is tried again by Run.
+func Open(dir string, peers Peers, heads Heads, o Options, log *slog.Logger, reg prometheus.Registerer) (*Store, error) {
+	setDefault(&o.Tick, 2*time.Second)
+	setDefault(&o.KeepAside, 30*24*time.Hour)
+	setDefault(&o.BlobGrace, time.Hour)
+	setDefault(&o.Settle, 2*time.Second)
+	if o.room == nil {
+		o.room = room
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{
+		opts: o, dir: filepath.Join(dir, "roots"), peers: peers, heads: heads, rate: newThrottle(o.Rate), log: log.With("component", "statesync"),
+		trees: make(map[Tree]*treeState), kick: make(chan struct{}, 1), sends: make(chan struct{}, maxSends), holding: make(chan struct{}, 1),
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open state sync: %w", err)
+	}
+	var err error
+	if s.blobs, err = openBlobs(filepath.Join(dir, "blobs")); err != nil {
+		return nil, err
+	}
+	s.hashes = loadHashes(filepath.Join(s.dir, "hashes"), o.Settle)
+	for _, tree := range []Tree{FileRoots, PillarRoots} {
+		rec, err := readRecord(s.recordFile(tree), tree)
+		if err != nil {
+			return nil, fmt.Errorf("open state sync: %w", err)
+		}
+		t := &treeState{tree: tree, rec: rec}
+		s.trees[tree] = t
+		if err := s.replay(t); err != nil {
+			t.wrong = err.Error()
+			s.log.Warn("install that was cut short can't be finished yet", "tree", tree.String(), "err", err)
+		}
+	}
+	s.met = newMetrics(reg, s)
+	return s, nil
+}
+
+func setDefault(d *time.Duration, v time.Duration) {
+	if *d <= 0 {
+		*d = v
+	}
+}
+
+// fault is where tests make steps fail.
+func (s *Store) fault(step string) error {
+	if s.opts.fault == nil {
+		return nil
+	}
+	return s.opts.fault(step)
+}
+
+// Kick makes Run look at once: a head changed.
+func (s *Store) Kick() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Store) envs(t Tree) []Env {
+	if t == PillarRoots {
+		return s.opts.Pillar
+	}
+	return s.opts.File
+}
+
+// dirOf finds the folder of a root in this master's config.
+func (s *Store) dirOf(t Tree, sc Scope) (string, bool) {
+	var wild *Env
+	for i, e := range s.envs(t) {
+		if e.Name == sc.Env && e.Name != anyEnv {
+			if sc.Root < len(e.Dirs) {
+				return filepath.Clean(e.Dirs[sc.Root]), true
+			}
+			return "", false
+		}
+		if e.Name == anyEnv {
+			wild = &s.envs(t)[i]
+		}
+	}
+	if wild == nil || sc.Root >= len(wild.Dirs) || !safeEnv(sc.Env) {
+		return "", false
+	}
+	return filepath.Clean(strings.ReplaceAll(wild.Dirs[sc.Root], anyEnv, sc.Env)), true
+}
+
+// safeEnv says whether a name from elsewhere may be put into the path of a root.
+func safeEnv(env string) bool {
+	return env != "" && env != "." && env != ".." && env != anyEnv && len(env) <= maxName && !strings.ContainsAny(env, "/\\\x00")
+}
+
+// scopes lists the roots of this master, of one environment or all. Environments that "__env__" stands for are those
+// for which there is a folder.
+func (s *Store) scopes(t Tree, env string) []Scope {
+	var out []Scope
+	named := make(map[string]bool)
+	for _, e := range s.envs(t) {
+		named[e.Name] = true
+	}
+	seen := make(map[string]bool)
+	add := func(name string, n int) {
+		if env != "" && name != env || seen[name] {
+			return
+		}
+		seen[name] = true
+		for i := range n {
+			out = append(out, Scope{name, i})
+		}
+	}
+	for _, e := range s.envs(t) {
+		if e.Name != anyEnv {
+			add(e.Name, len(e.Dirs))
+			continue
+		}
+		for _, dir := range e.Dirs {
+			before, after, ok := strings.Cut(filepath.Clean(dir)+"/", "/"+anyEnv+"/")
+			if !ok {
+				continue
+			}
+			entries, err := os.ReadDir(before + "/")
+			if err != nil {
+				continue
+			}
+			for _, f := range entries {
+				if st, err := os.Stat(filepath.Join(before, f.Name(), after)); err == nil && st.IsDir() && !named[f.Name()] && !skippedDir(f.Name()) && safeEnv(f.Name()) {
+					add(f.Name(), len(e.Dirs))
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,264 @@
+package statesync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"clustermaster/statesync/syncpb"
+)
+
+// Request says what Sync is to do.
+type Request struct {
+	Trees []Tree
+	Env   string // one environment only; empty: all
+	Force bool   // what was changed on other masters is made like here, the old ones are kept aside
+	Test  bool   // say what would be done, and change nothing
+}
+
+// Result is what Sync did with one tree.
+type Result struct {
+	Tree      Tree
+	Seq       uint64 // of the head that holds now
+	Published bool   // a new head; else the roots here are as the head has them
+	Items     int
+	Bytes     int64
+	Reports   []Report // of every member, this one first
+}
+
+// Watch is told how far another master is with fetching a tree; from several goroutines.
+type Watch func(tree Tree, node string, p Progress)
+
+// Errors of Sync.
+var (
+	ErrBusy     = errors.New("another sync_roots runs on this master; wait for its end")
+	ErrMajority = errors.New("less than a majority of the reachable masters hold the contents")
+)
+
+// Sync makes the roots of all masters like those of this one, and returns when every master that can be reached has
+// installed them or said why it can't.
+func (s *Store) Sync(ctx context.Context, req Request, watch Watch) ([]Result, error) {
+	if !s.opts.Isolated {
+		return nil, errNotOwn
+	}
+	if !s.syncMu.TryLock() {
+		return nil, ErrBusy
+	}
+	defer s.syncMu.Unlock()
+	if watch == nil {
+		watch = func(Tree, string, Progress) {}
+	}
+	if err := s.heads.Refresh(ctx); err != nil {
+		return nil, fmt.Errorf("learn the heads of the roots: %w", err)
+	}
+	var out []Result
+	for _, tree := range req.Trees {
+		o := &outing{Store: s, t: s.trees[tree], req: req, watch: watch}
+		r, err := o.run(ctx)
+		if err != nil {
+			return out, fmt.Errorf("sync %s: %w", tree, err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// outing is one run of Sync for one tree.
+type outing struct {
+	*Store
+	t     *treeState
+	req   Request
+	watch Watch
+
+	head Head // the one that holds
+	m    *Manifest
+	sum  Sum
+	size int64
+}
+
+func (o *outing) run(ctx context.Context) (Result, error) {
+	began := time.Now()
+	own := Report{Tree: o.t.tree, Node: o.peers.Self()}
+	if err := o.take(ctx, &own); err != nil {
+		return Result{}, err
+	}
+	items, bytes := o.m.Totals()
+	r := Result{Tree: o.t.tree, Seq: o.head.Seq, Items: items, Bytes: bytes}
+	var others []Report
+	switch {
+	case o.req.Test:
+		others = o.each(func(p *remote) (Report, error) { return p.plan(ctx, o.wanted()) })
+	case o.sum == o.head.Manifest && !o.req.Force:
+		others = o.each(func(p *remote) (Report, error) {
+			return p.install(ctx, o.t.tree, o.head.Seq, func(now Progress) { o.watch(o.t.tree, p.node, now) })
+		})
+	default:
+		var err error
+		if others, err = o.publish(ctx); err != nil {
+			return Result{}, err
+		}
+		r.Seq, r.Published = o.head.Seq, true
+	}
+	own.Seq, own.Seconds = r.Seq, time.Since(began).Seconds()
+	r.Reports = append([]Report{own}, others...)
+	return r, nil
+}
+
+// take makes the manifest of this master's roots.
+func (o *outing) take(ctx context.Context, own *Report) error {
+	o.t.mu.Lock()
+	defer o.t.mu.Unlock()
+	if err := o.replay(o.t); err != nil {
+		return err
+	}
+	rec := o.t.rec
+	head, ok := o.heads.Head(o.t.tree)
+	if !rec.copied {
+		return errors.New("this master is still copying its roots from another one; run the command there, or later")
+	}
+	if ok && !rec.head.is(head) {
+		text := fmt.Sprintf("this master has head %d, and head %d was published by %s: run the command there, or here once this master has caught up", rec.head.Seq, head.Seq, head.Source)
+		if why := o.t.trouble(); why != "" {
+			text += " (it can't yet: " + why + ")"
+		}
+		return errors.New(text)
+	}
+	o.head = head
+	var err error
+	if o.m, err = o.capture(ctx, o.t.tree, o.req.Env, !o.req.Test, rec.manifest, own); err != nil {
+		return err
+	}
+	b := o.m.Encode()
+	o.size = int64(len(b))
+	if o.sum, err = o.blobs.put(b); err != nil {
+		return noSpace(err, o.blobs.dir)
+	}
+	if err := o.fault("captured"); err != nil {
+		return err
+	}
+	if o.req.Test {
+		return nil
+	}
+	return o.blobs.flush()
+}
+
+func (o *outing) wanted() *syncpb.HoldRequest {
+	return &syncpb.HoldRequest{Tree: uint32(o.t.tree), Manifest: o.sum[:], Size: o.size, From: o.peers.Self(), Force: o.req.Force}
+}
+
+// each asks all other members at the same time.
+func (o *outing) each(ask func(p *remote) (Report, error)) []Report {
+	var nodes []string
+	for _, node := range o.peers.Members() {
+		if node != o.peers.Self() {
+			nodes = append(nodes, node)
+		}
+	}
+	out := make([]Report, len(nodes))
+	var wg sync.WaitGroup
+	for i, node := range nodes {
+		wg.Go(func() { out[i] = o.askOne(node, ask) })
+	}
+	wg.Wait()
+	return out
+}
+
+func (o *outing) askOne(node string, ask func(p *remote) (Report, error)) Report {
+	report := Report{Error: unreachable}
+	if o.peers.Alive(node) {
+		p, err := o.remote(node)
+		if err == nil {
+			report, err = ask(p)
+		}
+		if err != nil {
+			report = Report{Error: err.Error()}
+		}
+	}
+	report.Tree, report.Node = o.t.tree, node
+	return report
+}
+
+// publish makes the manifest the head, as soon as a majority of the reachable members hold its contents, and has it
+// installed everywhere. A member that is slower, or away, is no reason to wait with the head: it fetches what it lacks
+// from whom it can.
+func (o *outing) publish(ctx context.Context) ([]Report, error) {
+	reachable := 0
+	for _, node := range o.peers.Members() {
+		if node == o.peers.Self() || o.peers.Alive(node) {
+			reachable++
+		}
+	}
+	held := make(chan error) // of each that is asked
+	agreed := make(chan struct{})
+	var published error // set before agreed is closed
+	var reports []Report
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		reports = o.each(func(p *remote) (Report, error) {
+			show := func(now Progress) { o.watch(o.t.tree, p.node, now) }
+			err := p.hold(ctx, o.wanted(), show)
+			select {
+			case held <- err:
+			case <-agreed:
+			}
+			if err != nil {
+				return Report{}, err
+			}
+			<-agreed
+			if published != nil {
+				return Report{}, published
+			}
+			return p.install(ctx, o.t.tree, o.head.Seq, show)
+		})
+	}()
+	holders := 1
+	var failed []error
+	for pending := true; pending && holders <= reachable/2; {
+		select {
+		case err := <-held:
+			if err == nil {
+				holders++
+			} else {
+				failed = append(failed, err)
+			}
+		case <-asked:
+			pending = false
+		}
+		if holders+len(failed) >= reachable {
+			pending = false
+		}
+	}
+	if published = context.Cause(ctx); published == nil {
+		published = o.agree(ctx, holders, reachable, failed)
+	}
+	close(agreed)
+	var own error
+	if published == nil {
+		// What was changed here since the manifest was made stays, as drift.
+		_, own = o.catchUp(ctx, o.t, nil)
+	}
+	<-asked
+	return reports, errors.Join(published, own)
+}
+
+// agree publishes the head.
+func (o *outing) agree(ctx context.Context, holders, reachable int, failed []error) error {
+	if holders <= reachable/2 {
+		return fmt.Errorf("%w: %d of %d; nothing was published: %w", ErrMajority, holders, reachable, errors.Join(failed...))
+	}
+	head := Head{
+		Tree: o.t.tree, Seq: o.head.Seq + 1, Manifest: o.sum, Size: o.size, Source: o.opts.ID, Force: o.req.Force, At: time.Now().UTC(),
+	}
+	if err := o.fault("publish"); err != nil {
+		return err
+	}
+	if err := o.heads.Publish(ctx, head); err != nil {
+		return fmt.Errorf("publish head %d: %w", head.Seq, err)
+	}
+	o.head = head
+	o.log.Info("head of roots published", "tree", o.t.tree.String(), "seq", head.Seq, "holders", holders, "reachable", reachable, "force", head.Force)
+	return nil
+}

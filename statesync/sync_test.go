@@ -1,0 +1,412 @@
+package statesync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// odd is a tree with all that can be in one.
+func odd(dir string) tree {
+	return tree{
+		"top.sls":                         "644 base:",
+		"empty":                           "600 ",
+		"script.sh":                       "755 #!/bin/sh",
+		"nobody":                          "400 r",
+		"web/":                            "755",
+		"web/init.sls":                    "640 nginx:",
+		"web/deep/":                       "750",
+		"web/deep/er/":                    "755",
+		"web/deep/er/x":                   "644 x",
+		"hollow/":                         "711",
+		"with space/":                     "755",
+		"with space/a b":                  "644 s",
+		"grün/":                           "755",
+		"grün/ü — 日本":                     "644 utf8",
+		"new\nline":                       "644 n",
+		"not\xffutf8":                     "644 b",
+		"-dash":                           "644 d",
+		"link":                            "-> web/init.sls",
+		"web/up":                          "-> ../top.sls",
+		"web/folder":                      "-> deep/er",
+		"dangling":                        "-> nowhere/at/all",
+		"absolute":                        "-> " + dir + "/web",
+		strings.Repeat("n", 255):          "644 long",
+		".hidden":                         "644 h",
+		"web/deep/er/back":                "-> ../../../top.sls",
+		"web/" + strings.Repeat("é", 100): "644 é",
+	}
+}
+
+func TestSyncMakesEveryOddThingTheSame(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 3).settled()
+	src := c.boxes[0]
+	odd(src.file).write(t, src.file)
+	// What can't be synced is listed and left out.
+	tree{"outside": "-> ../../etc/passwd", "web/out": "-> /etc/passwd", "sly": "-> web/../../x", ".git/HEAD": "644 ref"}.write(t, src.file)
+	r := src.sync(Request{})
+	if !r.Published || r.Seq != 1 {
+		t.Errorf("result %+v", r)
+	}
+	own := r.of(t, "m1")
+	if len(own.Skipped) != 3 || !strings.Contains(strings.Join(own.Skipped, "\n"), `"outside": the link leads out of the root`) {
+		t.Errorf("skipped: %q", own.Skipped)
+	}
+	for _, b := range c.boxes[1:] {
+		expect(t, b.node, b.file, odd(b.file)) // the absolute link leads into the own root
+		if rep := r.of(t, b.opts.ID); rep.Added != len(odd("")) || rep.Error != "" || rep.Bytes == 0 || rep.Seq != 1 {
+			t.Errorf("%s: %s, %d bytes", b.node, counts(rep), rep.Bytes)
+		}
+		if !strings.Contains(b.log.String(), fmt.Sprintf("state-sync file_roots installed %d items", len(odd("")))) {
+			t.Errorf("the log of %s does not say what was installed", b.node)
+		}
+		if _, err := os.Stat(filepath.Join(b.file, StagingDir)); !os.IsNotExist(err) {
+			t.Errorf("%s: the staging folder is still there: %v", b.node, err)
+		}
+	}
+}
+
+func TestOnlyDifferencesTravel(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 2).settled()
+	a, b := c.boxes[0], c.boxes[1]
+	big := "644 " + strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB
+	tree{"big": big, "gone": "644 g", "old/": "755", "old/x": "644 x", "mode": "644 m"}.write(t, a.file)
+	if r := a.sync(Request{}).of(t, "m2"); r.Bytes < 1<<20 {
+		t.Errorf("first: %d bytes", r.Bytes)
+	}
+	if r := a.sync(Request{}); r.Published || r.Seq != 1 || r.of(t, "m2").Error != "" {
+		t.Errorf("nothing changed: %+v", r)
+	}
+	for _, gone := range []string{"gone", "old"} {
+		if err := os.RemoveAll(filepath.Join(a.file, gone)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tree{"little": "644 l", "mode": "600 m", "copy of big": big}.write(t, a.file)
+	r := a.sync(Request{})
+	rep := r.of(t, "m2")
+	if r.Seq != 2 || rep.Bytes == 0 || rep.Bytes > 4096 || counts(rep) != "+2 ~1 -3 drift 0 kept 0 " {
+		t.Errorf("second: %s with %d bytes", counts(rep), rep.Bytes)
+	}
+	expect(t, "b", b.file, tree{"big": big, "little": "644 l", "mode": "600 m", "copy of big": big})
+}
+
+// The other way round: what is in the roots already need not travel.
+func TestEqualTreesMoveOnlyTheManifest(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 2).settled()
+	big := "644 " + strings.Repeat("x", 1<<20)
+	for i, b := range c.boxes {
+		tree{"big": big, fmt.Sprintf("extra%d", i): "644 e"}.write(t, b.file)
+	}
+	rep := c.boxes[0].sync(Request{}).of(t, "m2")
+	if rep.Bytes > 4096 || counts(rep) != "+1 ~0 -0 drift 1 kept 0 " {
+		t.Errorf("%s with %d bytes", counts(rep), rep.Bytes)
+	}
+}
+
+func TestFirstSyncAddsReplacesAndLeavesExtras(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 2).settled()
+	a, b := c.boxes[0], c.boxes[1]
+	tree{"f": "644 new", "d/": "755", "d/x": "644 x", "was dir": "644 now file", "was file/": "755", "was file/y": "644 y", "link": "-> f"}.write(t, a.file)
+	tree{"f": "644 old", "extra": "644 e", "d/": "755", "d/extra": "644 de", "was dir/": "755", "was dir/z": "644 z", "was file": "644 wf", "link": "644 no link"}.write(t, b.file)
+	rep := a.sync(Request{}).of(t, "m2")
+	// "was dir" holds an extra file, so it can't become a file.
+	want := tree{
+		"f": "644 new", "extra": "644 e", "d/": "755", "d/x": "644 x", "d/extra": "644 de", "was dir/": "755", "was dir/z": "644 z",
+		"was file/": "755", "was file/y": "644 y", "link": "-> f",
+	}
+	expect(t, "b", b.file, want)
+	if rep.Kept != 3 || len(rep.KeptIn) != 1 || rep.Drifted != 4 {
+		t.Errorf("%s, kept in %v, drift %v", counts(rep), rep.KeptIn, rep.Drift)
+	}
+	expect(t, "kept aside", rep.KeptIn[0], tree{"f": "644 old", "was file": "644 wf", "link": "644 no link"})
+	// With Force it all becomes equal.
+	rep = a.sync(Request{Force: true}).of(t, "m2")
+	expect(t, "b, forced", b.file, read(t, a.file))
+	if rep.Drifted != 0 || rep.Kept != 3 {
+		t.Errorf("forced: %s", counts(rep))
+	}
+	expect(t, "kept aside", rep.KeptIn[0], tree{"extra": "644 e", "d/": "700", "d/extra": "644 de", "was dir/": "700", "was dir/z": "644 z"})
+}
+
+func TestDriftIsListedAndLeft(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 2).settled()
+	a, b := c.boxes[0], c.boxes[1]
+	first := tree{"edited": "644 1", "deleted": "644 1", "both": "644 1", "mode": "644 1", "same": "644 1", "gone": "644 1", "gone edited": "644 1", "d/": "755", "d/x": "644 1"}
+	first.write(t, a.file)
+	a.sync(Request{})
+	expect(t, "first", b.file, first)
+	// On b somebody works by hand.
+	tree{"edited": "644 by hand", "both": "644 by hand", "mode": "600 1", "added": "644 by hand", "gone edited": "644 by hand", "new/": "755", "new/a": "644 x", "new/b": "644 x"}.write(t, b.file)
+	for _, gone := range []string{"deleted"} {
+		if err := os.Remove(filepath.Join(b.file, gone)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// And a goes on.
+	tree{"both": "644 2", "same": "644 2", "more": "644 2"}.write(t, a.file)
+	for _, gone := range []string{"gone", "gone edited", "d"} {
+		if err := os.RemoveAll(filepath.Join(a.file, gone)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rep := a.sync(Request{}).of(t, "m2")
+	want := tree{
+		"edited": "644 by hand", "both": "644 by hand", "mode": "600 1", "added": "644 by hand", "gone edited": "644 by hand",
+		"new/": "755", "new/a": "644 x", "new/b": "644 x", "same": "644 2", "more": "644 2",
+	}
+	expect(t, "b", b.file, want)
+	var got []string
+	for _, d := range rep.Drift {
+		got = append(got, d.What+" "+d.Path)
+	}
+	slices.Sort(got)
+	drift := []string{"added added", "added new/", "deleted deleted", "edited both", "edited edited", "edited gone edited", "edited mode"}
+	if !slices.Equal(got, drift) || rep.Drifted != 9 || counts(rep) != "+1 ~1 -3 drift 9 kept 0 " {
+		t.Errorf("%s: %q", counts(rep), got)
+	}
+	// It stays drift, and any master tells so.
+	for _, st := range a.Status(t.Context(), []Tree{FileRoots}, true) {
+		if idOf(st.Node) == "m2" && (st.Drifted != 9 || st.Seq != 2 || st.Behind) || idOf(st.Node) == "m1" && st.Drifted != 0 {
+			t.Errorf("status: %+v", st)
+		}
+	}
+	rep = a.sync(Request{Force: true}).of(t, "m2")
+	expect(t, "b, forced", b.file, read(t, a.file))
+	if rep.Kept != 6 || len(rep.KeptIn) != 1 {
+		t.Errorf("forced: %s in %v", counts(rep), rep.KeptIn)
+	}
+	expect(t, "kept aside", rep.KeptIn[0], tree{"edited": "644 by hand", "both": "644 by hand", "added": "644 by hand", "gone edited": "644 by hand", "new/": "700", "new/a": "644 x", "new/b": "644 x"})
+	if rep = a.sync(Request{}).of(t, "m2"); rep.Drifted != 0 {
+		t.Errorf("afterwards: %s", counts(rep))
+	}
+}
+
+func TestSyncAsksForAMasterAtTheHead(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 3).settled()
+	a, b := c.boxes[0], c.boxes[1]
+	tree{"f": "644 a"}.write(t, a.file)
+	b.leave()
+	if rep := a.sync(Request{}).of(t, "m2"); rep.Error != unreachable {
+		t.Errorf("the absent one: %s", counts(rep))
+	}
+	b.open()
+	_, err := b.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil)
+	if err == nil || !strings.Contains(err.Error(), "this master has head 0, and head 1 was published by m1") {
+		t.Errorf("a master that is behind publishes: %v", err)
+	}
+	b.run()
+	eventually(t, "b catches up by itself", has(t, b.file, tree{"f": "644 a"}))
+	tree{"f": "644 b"}.write(t, b.file)
+	eventually(t, "b is at the head", func() error {
+		if seq, _ := b.Heads(); seq != 1 {
+			return fmt.Errorf("head %d", seq)
+		}
+		return nil
+	})
+	if r := b.sync(Request{}); r.Seq != 2 || r.of(t, "m1").Changed != 1 {
+		t.Errorf("%+v", r)
+	}
+	expect(t, "a", a.file, tree{"f": "644 b"})
+}
+
+func TestTestChangesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 2).settled()
+	a, b := c.boxes[0], c.boxes[1]
+	tree{"f": "644 1", "g": "644 1"}.write(t, a.file)
+	a.sync(Request{})
+	tree{"f": "644 2", "h": "644 2"}.write(t, a.file)
+	if err := os.Remove(filepath.Join(a.file, "g")); err != nil {
+		t.Fatal(err)
+	}
+	r := a.sync(Request{Test: true})
+	rep := r.of(t, "m2")
+	if r.Published || r.Seq != 1 || counts(rep) != "+1 ~1 -1 drift 0 kept 0 " || !slices.Equal(rep.Changes, []string{"~ base:0 f", "- base:0 g", "+ base:0 h"}) {
+		t.Errorf("%+v", rep)
+	}
+	expect(t, "b", b.file, tree{"f": "644 1", "g": "644 1"})
+	if h, _ := a.Head(FileRoots); h.Seq != 1 {
+		t.Errorf("head %d", h.Seq)
+	}
+}
+
+// A majority must hold the contents before there is a head.
+func TestNoMajorityNoHead(t *testing.T) {
+	t.Parallel()
+	full := func(i int, o *Options) {
+		if i > 0 {
+			o.room = func(string) (uint64, error) { return 10, nil }
+		}
+	}
+	c := newCompany(t, 3, full).settled()
+	a := c.boxes[0]
+	tree{"f": "644 " + strings.Repeat("x", 5000)}.write(t, a.file)
+	_, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil)
+	if !errors.Is(err, ErrMajority) || !strings.Contains(err.Error(), "1 of 3") || !strings.Contains(err.Error(), "m3: no room") {
+		t.Errorf("got %v", err)
+	}
+	if _, ok := a.Head(FileRoots); ok {
+		t.Error("a head was published")
+	}
+	// With one of the two it goes, and the other says what is wrong.
+	c.boxes[1].Store.opts.room = room
+	r := a.sync(Request{})
+	if r.of(t, "m2").Added != 1 || !strings.Contains(r.of(t, "m3").Error, "no room for the new contents") {
+		t.Errorf("%+v", r.Reports)
+	}
+}
+
+func TestTwoPublishersAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 3).settled()
+	a, b := c.boxes[0], c.boxes[1]
+	tree{"f": "644 a"}.write(t, a.file)
+	tree{"f": "644 b"}.write(t, b.file)
+	a.Store.opts.fault = func(step string) error {
+		if step == "publish" {
+			b.sync(Request{})
+		}
+		return nil
+	}
+	_, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil)
+	if !errors.Is(err, ErrStale) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEnvironments(t *testing.T) {
+	t.Parallel()
+	more := func(i int, o *Options) {
+		top := filepath.Dir(o.File[0].Dirs[0])
+		if i != 2 {
+			o.File = append(o.File, Env{Name: "dev", Dirs: []string{top + "/dev1", top + "/dev2"}})
+		}
+		o.Pillar = append(o.Pillar, Env{Name: "__env__", Dirs: []string{top + "/envs/__env__/pillar"}})
+	}
+	c := newCompany(t, 3, more).settled()
+	a, b, lacks := c.boxes[0], c.boxes[1], c.boxes[2]
+	top := func(b *box) string { return filepath.Dir(b.file) }
+	tree{"srv/b": "644 1", "dev1/d": "644 1", "dev2/d": "644 2", "envs/x/pillar/p": "644 px", "envs/y/pillar/p": "644 py", "envs/base/pillar/p": "644 no"}.write(t, top(a))
+	r := a.sync(Request{Env: "dev"})
+	expect(t, "only dev", b.file, tree{})
+	expect(t, "the first root", top(b)+"/dev1", tree{"d": "644 1"})
+	expect(t, "the second root", top(b)+"/dev2", tree{"d": "644 2"})
+	if m := r.of(t, "m3").Missing; !slices.Equal(m, []Scope{{"dev", 0}, {"dev", 1}}) {
+		t.Errorf("missing: %v", m)
+	}
+	a.sync(Request{})
+	expect(t, "base too", b.file, tree{"b": "644 1"})
+	expect(t, "base too", lacks.file, tree{"b": "644 1"})
+	// One that lacks an environment does not take it away from the others.
+	tree{"b": "644 3"}.write(t, lacks.file)
+	lacks.sync(Request{})
+	expect(t, "from the third", a.file, tree{"b": "644 3"})
+	expect(t, "still there", top(b)+"/dev1", tree{"d": "644 1"})
+	tree{"d": "644 again"}.write(t, top(b)+"/dev1")
+	if r := b.sync(Request{Env: "dev"}).of(t, "m1"); counts(r) != "+0 ~1 -0 drift 0 kept 0 " {
+		t.Errorf("it is still known as synced: %s", counts(r))
+	}
+	if _, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}, Env: "nosuch"}, nil); err == nil {
+		t.Error("an unknown environment is taken")
+	}
+	a.sync(Request{Trees: []Tree{PillarRoots}})
+	expect(t, "environments by name", top(b)+"/envs", tree{"x/": "755", "x/pillar/": "755", "x/pillar/p": "644 px", "y/": "755", "y/pillar/": "755", "y/pillar/p": "644 py"})
+}
+
+// A root that has vanished (not mounted, say) is no order to delete all of it.
+func TestAVanishedRootDeletesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 2).settled()
+	a, b := c.boxes[0], c.boxes[1]
+	tree{"f": "644 1"}.write(t, a.file)
+	a.sync(Request{})
+	if err := os.Rename(a.file, a.file+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil); err == nil || !strings.Contains(err.Error(), "is not there") {
+		t.Errorf("got %v", err)
+	}
+	expect(t, "b", b.file, tree{"f": "644 1"})
+	if err := os.Mkdir(a.file, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a.sync(Request{})
+	expect(t, "emptied on purpose", b.file, tree{})
+}
+
+func TestSharedRootsAreNotSynced(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 2, func(_ int, o *Options) { o.Isolated = false }).settled()
+	if _, err := c.boxes[0].Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil); !errors.Is(err, errNotOwn) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A source that dies or sends rubbish is left for another one.
+func TestOtherSourcesAreAsked(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 4).settled()
+	a, b, late := c.boxes[0], c.boxes[1], c.boxes[3]
+	late.leave()
+	want := tree{}
+	for i := range 40 {
+		want[fmt.Sprintf("f%d", i)] = "644 " + strings.Repeat(string(rune('a'+i%26)), 300_000+i)
+	}
+	want.write(t, a.file)
+	a.sync(Request{})
+	// b holds damaged contents.
+	for sum := range maps.Keys(b.trees[FileRoots].record().manifest.sums()) {
+		if err := os.WriteFile(b.blobs.path(sum), []byte("rubbish"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fetched := 0
+	late.opts.fault = func(step string) error {
+		if step != "fetched" {
+			return nil
+		}
+		if fetched++; fetched == 25 {
+			a.leave() // in the middle
+		}
+		return nil
+	}
+	late.open()
+	late.run()
+	eventually(t, "it gets all of it from the third", has(t, late.file, want))
+	if fetched < 25 {
+		t.Errorf("%d pieces fetched", fetched)
+	}
+}
+
+func TestASyncThatIsGivenUpEnds(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 2).settled()
+	a := c.boxes[0]
+	tree{"f": "644 1"}.write(t, a.file)
+	ctx, cancel := context.WithCancel(t.Context())
+	a.Store.opts.fault = func(step string) error {
+		if step == "captured" {
+			cancel()
+		}
+		return nil
+	}
+	if _, err := a.Sync(ctx, Request{Trees: []Tree{FileRoots}}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if _, ok := a.Head(FileRoots); ok {
+		t.Error("a head was published")
+	}
+}
