@@ -33,14 +33,15 @@ var errNoKey = errors.New("no AES key yet; wait until the master is ready")
 // delivery is what came of one publication.
 type delivery struct {
 	lost  []string // masters that did not acknowledge
-	stale uint64   // a newer AES epoch than the one used, 0 if none
+	epoch uint64   // of the AES key that sealed it
+	stale uint64   // a newer AES epoch than that, 0 if none
 	ages  []time.Duration
 }
 
 // fanOut hands p to the subscribers of every master and waits for the acknowledgements.
 // Those that are not expected to answer get little time: they may come back to life and read it later.
 func (m *Master) fanOut(ctx context.Context, p Publication, epoch uint64, doubtful []string) delivery {
-	var d delivery
+	d := delivery{epoch: epoch}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	request := &masterpb.DeliverRequest{

@@ -352,6 +352,23 @@ func TestStaleKeyIsSealedAgain(t *testing.T) {
 	b.read(b.subs.get(1))
 }
 
+// TestRotationAfterPublication: a minion that could not read the job before the AES key changed again never could; the job goes
+// again, under the new key, to those that have not returned.
+func TestRotationAfterPublication(t *testing.T) {
+	t.Parallel()
+	ms := newMasters(t, []string{"a"}, nil)
+	ms.ready()
+	a := ms.nodes["a"]
+	got := a.publish(PublishRequest{Tgt: "*", Fun: "test.ping"})
+	a.ret(got.JID, "m1")
+	a.cluster.rotate(true, false)
+	waitFor(t, "the second publication", func() bool { return a.subs.count() > 1 })
+	again := a.read(a.subs.get(1)) // with the key of now
+	if again.String("jid") != got.JID || !same(field(again, "tgt"), []any{"m2", "m3"}) {
+		t.Errorf("sent again: %v", again)
+	}
+}
+
 // TestLossBeforePublication: right after a master died a job waits for the balancer, is held for who reconnects, and is sent again to
 // those that have not returned, as a list.
 func TestLossBeforePublication(t *testing.T) {

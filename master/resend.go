@@ -33,6 +33,7 @@ type job struct {
 	losses   []time.Time // that this job saw, beyond those that the mesh and the sessions report
 	held     bool
 	sentAt   time.Time
+	epoch    uint64             // of the AES key that it was last sealed with, or a newer one that was noted
 	tries    map[time.Time]bool // resend times that are over, by the moment that they stand for
 }
 
@@ -46,6 +47,7 @@ func (j *job) send(ctx context.Context, load wire.Map, tgtType string, ids []str
 	d, err := j.m.publishSealed(ctx, load, p, j.sub.Unconfirmed())
 	j.sentAt = time.Now()
 	j.held = j.held || p.Hold > 0
+	j.epoch = max(j.epoch, d.epoch)
 	if len(d.lost) > 0 {
 		j.losses = append(j.losses, j.sentAt)
 		j.m.log.Warn("publication not confirmed by a peer; it will be sent again", "jid", j.jid, "peer", d.lost)
@@ -112,6 +114,11 @@ func (j *job) watch(ctx context.Context) {
 			return
 		}
 		now := time.Now()
+		if epoch := j.m.epoch(); epoch > j.epoch {
+			// A minion that signs in to read this job gets the newer key, and then can't.
+			j.epoch = epoch
+			j.noteLosses(published, []time.Time{now})
+		}
 		if now.Sub(asked) >= time.Second {
 			asked = now
 			j.noteLosses(published, append(j.m.losses(), j.m.peers.losses(ctx, j.m)...))
@@ -126,6 +133,14 @@ func (j *job) watch(ctx context.Context) {
 	if j.held && ctx.Err() == nil {
 		j.m.release(ctx, j.jid)
 	}
+}
+
+// epoch is that of the active AES key, 0 before there is one.
+func (m *Master) epoch() uint64 {
+	if s := m.deps.Cluster.Secrets(); len(s.AES) > 0 {
+		return s.AES[0].Epoch
+	}
+	return 0
 }
 
 // take notes a return.
