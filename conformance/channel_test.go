@@ -33,6 +33,17 @@ func TestChannel(t *testing.T) {
 	} {
 		s.each(l)
 	}
+	t.Run("46_pending_then_accepted", s.testPending)
+	t.Run("47_foreign_master_key", s.testForeignMasterKey)
+	t.Run("48_verify_master_pubkey_sign", s.testVerify)
+	t.Run("49_rejected", s.testRejected)
+	t.Run("50_releases", s.testReleases)
+	t.Run("50_legacy_releases", s.testLegacyReleases)
+	t.Run("62_order_at_start", s.testStartOrder) // before the restart, for the events of the start are looked at
+	t.Run("51_restart", s.testRestart)
+	t.Run("52_session_key_replaced", s.testSessionReplaced)
+	t.Run("53_AES_key_rotated", s.testRotation)
+	t.Run("54_deleted_key", s.testDeletedKey)
 	t.Run("55_three_masters", s.testCluster)
 	for _, l := range []line{
 		{"56_nonce_in_the_reply", lenient, "", testNonces},
@@ -42,6 +53,11 @@ func TestChannel(t *testing.T) {
 	} {
 		s.each(l)
 	}
+	t.Run("59_signed_publications", s.testSignedPublications)
+	t.Run("61_zmq_filtering_minions", s.testFilteringMinions)
 	t.Run("62_replies_at_start", s.testStartReplies)
+	t.Run("63_minion_ping", s.testPings)
+	t.Run("64_master_alive_interval", s.testAlive)
+	t.Run("65_cut_of_2_s", s.testCut)
 	s.each(line{"69_foreign_greeting", lenient, ours, testForeignGreeting})
 }

@@ -9,6 +9,6 @@
 // test, and with its reason in docs/differences.md.
 //
 // Needs: nothing for our master; for Salt's master and minions the virtual environments of `make venvs` (folder in
-// CLUSTERMASTER_SALT_VENVS), for minions older than version 3 of the protocol those of conformance/legacy.sh. What is left out says
-// so. CLUSTERMASTER_LONG=1 adds the lines that take minutes.
+// CLUSTERMASTER_SALT_VENVS), for minions older than version 3 of the protocol those that
+// `scripts/venvs.sh DIR 3006.0 3006.9 3007.1` adds. What is left out says so. CLUSTERMASTER_LONG=1 adds the lines that take minutes.
 package conformance

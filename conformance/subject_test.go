@@ -27,6 +27,7 @@ type subject struct {
 	*e2e.Master
 	kind   kind
 	cfg    string // its name among variants
+	base   e2e.Base
 	key    *wire.PublicKey
 	events *stream
 }
@@ -85,16 +86,33 @@ autosign_file: DIR/autosign.conf
 minimum_auth_version: 0
 master_sign_pubkey: True
 `}
+	// busy is the master of the real minions.
+	busy = variant{name: "busy", options: `minimum_auth_version: 0
+autosign_file: DIR/autosign.conf
+autoreject_file: DIR/autoreject.conf
+`, files: map[string]string{"autosign.conf": "ok-*\n", "autoreject.conf": "no-*\n"}}
+	// signer is restarted with other ways to sign publications.
+	signer = variant{name: "signer", options: "auto_accept: True\nSIGNING\n"}
 )
 
 // suite holds the masters that lines share; they end with the test that made it.
 type suite struct {
 	t       *testing.T
 	masters map[string]*subject
+	crowd   *crowd
 	three   *e2e.Cluster
 }
 
 func newSuite(t *testing.T) *suite { return &suite{t: t, masters: map[string]*subject{}} }
+
+// real is the make that real minions are set on: ours, unless CLUSTERMASTER_CONFORMANCE_MASTER names the other, to prove what
+// the lines expect.
+func real() kind {
+	if k := kind(os.Getenv("CLUSTERMASTER_CONFORMANCE_MASTER")); k != "" {
+		return k
+	}
+	return ours
+}
 
 // kinds are the makes that can be run here.
 func kinds() []kind {
@@ -133,10 +151,10 @@ func newMaster(t *testing.T, k kind, v variant) *subject {
 	t.Helper()
 	options := v.options + "timeout: 5\n"
 	if k == theirs {
-		options += "worker_threads: 3\nkeysize: 2048\nenable_fqdns_grains: False\n"
+		options += "worker_threads: 3\nkeysize: 2048\nenable_fqdns_grains: False\nloop_interval: 1\n"
 	}
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true, Programs: programs(t, k)})
-	m := &subject{Master: c.Masters[0], kind: k, cfg: v.name}
+	m := &subject{Master: c.Masters[0], kind: k, cfg: v.name, base: c.Base}
 	m.Configure(t, m.Config(t)+strings.ReplaceAll(options, "DIR", m.Dir))
 	for name, text := range v.files {
 		m.write(t, text, name)
