@@ -249,8 +249,9 @@ func TestPublishConnectionLost(t *testing.T) {
 		m, _ := start(t, cfg)
 		ready(t, m)
 		f.returned(f.publish("glob", "*", "test.ping"), 1)
-		relay.cut()
-		eventually(t, "lost", func() bool { return m.Counts().Reconnects == 1 })
+		relay.cut(func() {
+			eventually(t, "lost", func() bool { return m.Counts().Reconnects == 1 && f.pub.Subscribers() == 0 })
+		})
 		eventually(t, "back", func() bool { return f.pub.Subscribers() == 1 })
 		f.returned(f.publish("glob", "*", "test.ping"), 1)
 		eventually(t, "start events", func() bool { _, events := f.seen(); return len(events) == tt.events })

@@ -21,7 +21,7 @@ func newRelay(t testing.TB, to string) *relay {
 		t.Fatal(err)
 	}
 	r := &relay{addr: ln.Addr().String()}
-	t.Cleanup(func() { ln.Close(); r.cut() })
+	t.Cleanup(func() { ln.Close(); r.cut(func() {}) })
 	go func() {
 		for {
 			down, err := ln.Accept()
@@ -43,11 +43,13 @@ func newRelay(t testing.TB, to string) *relay {
 	return r
 }
 
-func (r *relay) cut() {
+// cut ends all connections, and lets the next ones through when both ends have noticed.
+func (r *relay) cut(noticed func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.open {
 		c.Close()
 	}
 	r.open = nil
+	noticed()
 }
