@@ -27,7 +27,7 @@ func (e *NoQuorumError) Error() string {
 		return fmt.Sprintf("no leader was elected yet (%d of %d voters are reachable); try again in a few seconds", e.Reachable, e.Voters)
 	}
 	return fmt.Sprintf("no quorum: %d of %d voters reachable, missing %s; start the missing masters or repair their network, "+
-		"if they are lost for good see cluster.recover", e.Reachable, e.Voters, strings.Join(e.Missing, ", "))
+		"if they are lost for good, see salt-run cluster.recover", e.Reachable, e.Voters, strings.Join(e.Missing, ", "))
 }
 
 // Is makes errors.Is(err, ErrNoQuorum) true.

@@ -71,6 +71,9 @@ func (n *Node) duties(ctx context.Context, caughtUp uint64) error {
 			return err
 		}
 	}
+	if err := n.beginAnew(ctx); err != nil { // before raft's configuration follows the members again
+		return err
+	}
 	if time.Since(time.Unix(0, n.verified.Load())) >= verifyGap {
 		if _, err := n.readIndexHere(ctx); err != nil {
 			return err

@@ -77,6 +77,7 @@ type Node struct {
 	rotating    atomic.Bool
 	checked     time.Time   // when the leader last looked for dead voters; its own goroutine's
 	handing     time.Time   // when the leader last tried to hand over; its own goroutine's
+	recovering  string      // the uuid of the new history while recovery is under way; the leader's goroutine's after Open
 	founding    atomic.Bool // founded by this master, and OnFounded has not succeeded yet
 
 	secrets    atomic.Pointer[Secrets]
@@ -183,10 +184,11 @@ func (n *Node) openRaft() error {
 	}
 	n.store = bolt
 	hl := newRaftLog(n.log)
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, keptSnapshots, hl)
+	files, err := raft.NewFileSnapshotStoreWithLogger(dir, keptSnapshots, hl)
 	if err != nil {
 		return errors.Join(fmt.Errorf("open snapshots: %w", err), n.close())
 	}
+	snapshots := privateSnapshots{files, filepath.Join(dir, "snapshots")}
 	cache, err := raft.NewLogCache(512, bolt)
 	if err != nil {
 		return errors.Join(fmt.Errorf("open raft log: %w", err), n.close())
@@ -221,6 +223,13 @@ func (n *Node) openRaft() error {
 	conf.NoSnapshotRestoreOnStart = true // replay did it
 	conf.NoLegacyTelemetry = true
 	conf.Logger = hl
+	renewed, err := n.recoverRaft(conf, logs, bolt, snapshots, trans)
+	if err == nil && renewed {
+		err = n.replay(logs, snapshots)
+	}
+	if err != nil {
+		return errors.Join(err, n.close())
+	}
 	n.raft, err = raft.NewRaft(conf, n.machine, logs, bolt, snapshots, trans)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.close())

@@ -221,6 +221,23 @@ func (n *Node) wait() {
 	}
 }
 
+// Reopen waits until the node has ended with cluster.ErrReopen, and starts it again.
+func (n *Node) Reopen() {
+	n.c.t.Helper()
+	select {
+	case err := <-n.ended:
+		if !errors.Is(err, cluster.ErrReopen) {
+			n.c.t.Fatalf("%s ended with %v instead of ErrReopen", n.ID, err)
+		}
+	case <-time.After(Patience):
+		n.c.t.Fatalf("%s did not end", n.ID)
+	}
+	n.unplug()
+	n.cancel()
+	n.Node = nil
+	n.Start()
+}
+
 func (n *Node) unplug() {
 	n.server.Stop()
 	n.peerTo()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"clustermaster/cluster"
 	"clustermaster/config"
 	"clustermaster/internal/saltlog"
 )
@@ -157,6 +158,9 @@ func runMaster(ctx context.Context, o *config.Options, f masterFlags, warnings [
 	defer stop(nil)
 	go watchSignals(ctx, stop, log)
 	err = serveMaster(ctx, o, f.found, log)
+	for errors.Is(err, cluster.ErrReopen) && ctx.Err() == nil {
+		err = serveMaster(ctx, o, false, log)
+	}
 	var sig signalError
 	if errors.As(context.Cause(ctx), &sig) {
 		fmt.Fprintf(os.Stderr, "The salt master is shutdown. Master received a %s. Exited.\n", sig.name)

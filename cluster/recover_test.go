@@ -1,0 +1,130 @@
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"clustermaster/cluster"
+	"clustermaster/cluster/clustertest"
+)
+
+// Two of three disks are lost: the wiped masters found no second cluster, the survivor changes nothing, all name the
+// way out; after it there is one cluster again, with the keys of the old one and another uuid.
+func TestTwoOfThreeWipedRecover(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	propose(t, c.Leader(), offer("web1"))
+	survivor := c.Nodes[2] // the founder by address is among the wiped
+	c.WaitAll("key known", func(n *clustertest.Node) error {
+		if _, ok := n.State().Key("web1"); !ok {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if _, err := survivor.Recover(patience(t), clustertest.ClusterID); err == nil || !strings.Contains(err.Error(), "there is a quorum") {
+		t.Errorf("recovery of a healthy cluster: %v", err)
+	}
+	old, _ := survivor.State().Cluster()
+	for _, n := range c.Nodes[:2] {
+		n.Kill()
+		n.Wipe()
+	}
+	for _, n := range c.Nodes[:2] {
+		n.Start()
+	}
+	for _, n := range c.Nodes[:2] {
+		c.Wait(n.ID+" is told the way out", says(n, "if they are lost for good, see salt-run cluster.recover"))
+		if cl, founded := n.State().Cluster(); founded {
+			t.Errorf("%s has founded a cluster of its own: %s", n.ID, cl.UUID)
+		}
+	}
+	if _, _, err := survivor.Propose(patience(t), offer("web2")); !errors.Is(err, cluster.ErrNoQuorum) {
+		t.Errorf("the survivor takes a key alone: %v", err)
+	}
+	_, err := survivor.Recover(patience(t), "")
+	if err == nil || !strings.Contains(err.Error(), "nothing done yet") || !strings.Contains(err.Error(), "confirm="+clustertest.ClusterID) {
+		t.Fatalf("recovery without confirmation: %v", err)
+	}
+	lost, err := survivor.Recover(patience(t), clustertest.ClusterID)
+	if err != nil || len(lost) != 2 {
+		t.Fatalf("recover: %v %v", lost, err)
+	}
+	survivor.Reopen()
+	c.WaitVoters(3) // the wiped ones join it by themselves
+	for _, n := range c.Nodes {
+		cl, _ := n.State().Cluster()
+		if _, ok := n.State().Key("web1"); !ok || cl.UUID == old.UUID || cl.UUID == "" {
+			t.Errorf("%s: key known %v, uuid %s was %s", n.ID, ok, cl.UUID, old.UUID)
+		}
+	}
+	propose(t, c.Nodes[0], offer("web2"))
+	// A restart of the recovered one begins nothing again.
+	cl, _ := survivor.State().Cluster()
+	survivor.Stop()
+	survivor.Start()
+	c.WaitVoters(3)
+	if now, _ := survivor.State().Cluster(); now.UUID != cl.UUID {
+		t.Error("recovered twice")
+	}
+}
+
+// One that was given up comes back with its old disk: it is refused by name, and takes no part.
+func TestGivenUpMasterIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	for _, n := range c.Nodes[1:] {
+		n.Kill()
+	}
+	survivor := c.Nodes[0]
+	c.Wait("no quorum", func() error {
+		if _, err := survivor.Recover(patience(t), "not the id"); err == nil || !strings.Contains(err.Error(), "nothing done yet") {
+			return fmt.Errorf("%v", err)
+		}
+		return nil
+	})
+	if _, err := survivor.Recover(patience(t), clustertest.ClusterID); err != nil {
+		t.Fatal(err)
+	}
+	survivor.Reopen()
+	c.Wait("leads alone", func() error {
+		if !survivor.IsLeader() || len(survivor.Members()) != 1 {
+			return fmt.Errorf("%d members", len(survivor.Members()))
+		}
+		return nil
+	})
+	back := c.Nodes[1]
+	back.Start()
+	c.Wait("refused by name", says(back, "remove its data directory to join this one"))
+	if len(survivor.Members()) != 1 || back.Ready() {
+		t.Error("it takes part")
+	}
+}
+
+func TestSnapshotsArePrivate(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1, func(_ int, cfg *cluster.Config) { cfg.Found = true })
+	c.WaitVoters(1)
+	if err := c.Nodes[0].Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	err := filepath.WalkDir(c.Nodes[0].Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		files++
+		if info, err := d.Info(); err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: %v %v", path, info.Mode(), err)
+		}
+		return nil
+	})
+	if err != nil || files < 5 {
+		t.Errorf("%d files looked at: %v", files, err)
+	}
+}
