@@ -30,6 +30,7 @@ var rooms = map[string]room{
 	"operator":            {[]string{"gather", "wire"}, "the socket translates; it neither renders nor decides"},
 	"master":              {[]string{"cluster", "event", "jobcache", "keystore", "target", "wire"}, "request handlers know neither how bytes travel nor where data lies"},
 	"gather":              {[]string{"wire"}, "the algorithm reaches a master through an interface"},
+	"render":              {[]string{"internal/yaml11", "wire"}, "templates ask their Host; the room knows no files and no minions"},
 	"fileserver":          {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "files know no minions and no peers"},
 	"pillar":              {[]string{"internal/fnmatch", "internal/pyregex", "internal/yaml11", "target", "wire"}, "pillars are made of files and functions that are asked through interfaces"},
 	"event":               {[]string{"wire"}, "the bus knows tags, not what they mean"},

@@ -29,6 +29,7 @@ import (
 	"clustermaster/miniondata"
 	"clustermaster/operator"
 	"clustermaster/pillar"
+	"clustermaster/render"
 	"clustermaster/ringstore"
 	"clustermaster/transport/minion"
 	"clustermaster/transport/peer"
@@ -56,6 +57,7 @@ type rooms struct {
 	req    *minion.RequestServer
 	mast   *master.Master
 	pillar *pillar.Compiler
+	render *render.Renderer
 	tells  *operators
 	sock   *operator.Server
 }
@@ -77,6 +79,7 @@ func serveMaster(ctx context.Context, o *config.Options, found bool, log *slog.L
 		return errors.Join(err, r.node.Close())
 	}
 	defer r.mast.Close()
+	defer r.render.Close()
 	if err := r.openOperator(); err != nil {
 		return errors.Join(err, r.node.Close())
 	}

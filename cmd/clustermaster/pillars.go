@@ -1,17 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"fmt"
+	"log/slog"
+	"path/filepath"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"clustermaster/config"
 	"clustermaster/fileserver"
-	"clustermaster/internal/yaml11"
 	"clustermaster/master"
 	"clustermaster/miniondata"
 	"clustermaster/pillar"
+	"clustermaster/render"
 	"clustermaster/target"
 	"clustermaster/wire"
 )
@@ -36,21 +38,27 @@ func (k keptPillars) Pillar(ctx context.Context, id, pillarenv string) (wire.Map
 	return k.PillarMade(ctx, id, pillarenv)
 }
 
-// plainYAML renders files that are YAML and no templates.
-type plainYAML struct{}
+// renders runs the pipelines of pillar files.
+type renders struct{ *render.Renderer }
 
-func (plainYAML) Render(_ context.Context, src pillar.Source, pipe string, _ pillar.Context, _ pillar.Host) (any, error) {
-	if bytes.Contains(src.Data, []byte("{%")) || bytes.Contains(src.Data, []byte("{{")) || bytes.HasPrefix(src.Data, []byte("#!")) {
-		return nil, fmt.Errorf("file %s needs the renderers %s, which are not built in", src.Path, pipe)
+func (r renders) Render(ctx context.Context, src pillar.Source, pipe string, c pillar.Context, h pillar.Host) (any, error) {
+	return r.Renderer.Render(ctx, render.Source(src), pipe, render.Context(c), h)
+}
+
+// newRenderer makes the renderer; it unpacks and starts nothing before it is used.
+func newRenderer(o *config.Options, log *slog.Logger, reg prometheus.Registerer) *render.Renderer {
+	return render.New(render.Options{
+		Dir: filepath.Join(o.DataDir(), "render"), Python: o.RenderPython, Workers: o.RenderWorkers, Timeout: o.RenderTimeout,
+		MemoryLimit: int64(o.RenderMemory), OutputLimit: int64(o.RenderOutput), IdleStop: o.RenderIdle, CacheSize: cacheSize(o.RenderCache),
+	}, log, reg)
+}
+
+// cacheSize says "none" as the renderer wants it said.
+func cacheSize(n int) int64 {
+	if n == 0 {
+		return -1
 	}
-	v, err := yaml11.Load(src.Data)
-	if err != nil {
-		return nil, err
-	}
-	if v == nil {
-		return wire.Map{}, nil
-	}
-	return wireValue(v), nil
+	return int64(n)
 }
 
 // openPillars joins the makers of pillars.
@@ -65,8 +73,9 @@ func (r *rooms) openPillars() error {
 	if err != nil {
 		return err
 	}
+	r.render = newRenderer(o, r.log, r.reg)
 	r.pillar = pillar.New(pillar.Deps{
-		Files: pillarFiles{files}, Renderer: plainYAML{}, Kept: keptPillars{r.data},
+		Files: pillarFiles{files}, Renderer: renders{r.render}, Kept: keptPillars{r.data},
 		Matches: func(ctx context.Context, compound any) ([]string, error) {
 			found, err := target.Match(ctx, "compound", compound, "", targets{r}, true)
 			return found.Minions, err

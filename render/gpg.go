@@ -1,0 +1,137 @@
+package render
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"clustermaster/wire"
+)
+
+var ciphertext = regexp.MustCompile(`(?s)-----BEGIN PGP MESSAGE-----.*?-----END PGP MESSAGE-----`)
+
+// maxSecret bounds what one decryption gives, in bytes.
+const maxSecret = 16 << 20
+
+// decryptAll replaces every PGP message inside value by its plain text. Keys are
+// those of the option gpg_keydir. A message that can't be decrypted is an error
+// unless gpg_decrypt_must_succeed is false.
+func decryptAll(ctx context.Context, value any, opts wire.Map) (any, error) {
+	exe, err := exec.LookPath("gpg")
+	if err != nil {
+		return nil, errors.New("GPG unavailable")
+	}
+	g := gpg{exe: exe, home: keyDir(opts), must: true}
+	if v, ok := opts.Get("gpg_decrypt_must_succeed"); ok {
+		g.must, _ = v.(bool)
+	}
+	return g.value(ctx, value)
+}
+
+func keyDir(opts wire.Map) string {
+	if dir := opts.String("gpg_keydir"); dir != "" {
+		return dir
+	}
+	dir := opts.String("config_dir")
+	if dir == "" {
+		dir = filepath.Dir(opts.String("conf_file"))
+	}
+	return filepath.Join(dir, "gpgkeys")
+}
+
+type gpg struct {
+	exe, home string
+	must      bool
+}
+
+func (g gpg) value(ctx context.Context, v any) (any, error) {
+	switch v := v.(type) {
+	case string:
+		return g.text(ctx, v)
+	case []byte:
+		return g.text(ctx, string(v))
+	case wire.Map:
+		out := make(wire.Map, len(v))
+		for i, p := range v {
+			inner, err := g.value(ctx, p.Value)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = wire.Pair{Key: p.Key, Value: inner}
+		}
+		return out, nil
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			inner, err := g.value(ctx, e)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = inner
+		}
+		return out, nil
+	}
+	return v, nil
+}
+
+// text decrypts the messages in a text; with one, line ends at the end go.
+func (g gpg) text(ctx context.Context, s string) (any, error) {
+	if !strings.Contains(s, "-----BEGIN PGP MESSAGE-----") || !ciphertext.MatchString(s) {
+		return textOrBytes(s), nil
+	}
+	var failed error
+	out := ciphertext.ReplaceAllStringFunc(s, func(m string) string {
+		if failed != nil {
+			return m
+		}
+		plain, err := g.decrypt(ctx, strings.ReplaceAll(m, `\n`, "\n"))
+		if err != nil {
+			failed = err
+			return m
+		}
+		return plain
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	return textOrBytes(strings.TrimRight(out, "\n")), nil
+}
+
+func (g gpg) decrypt(ctx context.Context, message string) (string, error) {
+	cmd := exec.CommandContext(ctx, g.exe, "--homedir", g.home, "--status-fd", "2", "--no-tty", "-d")
+	cmd.Stdin = strings.NewReader(message)
+	plain, words := &limited{left: maxSecret}, &limited{left: 4096, cut: true}
+	cmd.Stdout, cmd.Stderr = plain, words
+	err := cmd.Run()
+	if plain.b.Len() > 0 && !errors.Is(err, errSecretTooLarge) {
+		return plain.b.String(), nil
+	}
+	if !g.must && ctx.Err() == nil {
+		return message, nil
+	}
+	return "", fmt.Errorf("Could not decrypt a PGP message with the keys of %s: %s", g.home, strings.TrimSpace(words.b.String()))
+}
+
+var errSecretTooLarge = fmt.Errorf("more than %d bytes", maxSecret)
+
+// limited keeps what fits; past that it fails, or drops the rest if cut.
+type limited struct {
+	b    bytes.Buffer
+	left int
+	cut  bool
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	n := min(len(p), l.left)
+	l.b.Write(p[:n])
+	l.left -= n
+	if n < len(p) && !l.cut {
+		return n, errSecretTooLarge
+	}
+	return len(p), nil
+}

@@ -1,0 +1,104 @@
+package render
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"clustermaster/wire"
+)
+
+// stage is one renderer of a pipeline and its arguments.
+type stage struct{ name, args string }
+
+var renderers = []string{"jinja", "yaml", "json", "gpg", "py"}
+
+// oldNames are the pipelines that Salt once had names for.
+var oldNames = map[string]string{"yaml_jinja": "jinja|yaml", "json_jinja": "jinja|json"}
+
+// pipeline reads the first line of a file, such as #!jinja|yaml, or takes the
+// default. A renderer that the configuration forbids is left out, as in Salt; one
+// that there is not is an *Error.
+func pipeline(src Source, defaultPipe string, opts wire.Map) ([]stage, error) {
+	pipe := defaultPipe
+	first, _, _ := strings.Cut(string(src.Data[:min(len(src.Data), 4096)]), "\n")
+	if strings.HasPrefix(first, "#!") && !strings.HasPrefix(first, "#!/") {
+		pipe = strings.TrimSpace(first)[2:]
+	}
+	if old, ok := oldNames[strings.TrimSpace(pipe)]; ok {
+		pipe = old
+	}
+	blacklist, whitelist := names(opts, "renderer_blacklist"), names(opts, "renderer_whitelist")
+	var out []stage
+	for part := range strings.SplitSeq(pipe, "|") {
+		name, args, _ := strings.Cut(strings.TrimSpace(part), " ")
+		if len(whitelist) > 0 && !slices.Contains(whitelist, name) || slices.Contains(blacklist, name) {
+			continue
+		}
+		if !slices.Contains(renderers, name) {
+			return nil, &Error{
+				Path: src.Path, SLS: src.SLS, Renderer: name,
+				Text: fmt.Sprintf("The renderer %q of %s is not available; there are %s", name, src.Path, strings.Join(renderers, ", ")),
+			}
+		}
+		out = append(out, stage{name, strings.TrimSpace(args)})
+	}
+	if len(out) == 0 {
+		return nil, &Error{Path: src.Path, SLS: src.SLS, Text: fmt.Sprintf("no renderer of %q may render %s (renderer_blacklist, renderer_whitelist)", pipe, src.Path)}
+	}
+	return out, nil
+}
+
+func names(opts wire.Map, key string) []string {
+	v, _ := opts.Get(key)
+	list, _ := v.([]any)
+	var out []string
+	for _, e := range list {
+		if s, ok := e.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func validText(s string) bool { return utf8.ValidString(s) }
+
+// place makes the names that a template has for its own place: Salt's
+// generate_sls_context. An SLS a.b is a/b.sls or a/b/init.sls.
+func place(src Source) wire.Map {
+	dir := strings.TrimRight(strings.ReplaceAll(src.SLS, ".", "/"), "/")
+	var out wire.Map
+	if src.Path != "" {
+		file := src.Path
+		switch {
+		case src.SLS == "":
+			file = file[strings.LastIndexByte(file, '/')+1:]
+		case strings.HasSuffix(file, dir+".sls"):
+			file = dir + ".sls"
+		case strings.HasSuffix(file, dir+"/init.sls"):
+			file = dir + "/init.sls"
+		default:
+			return wire.Map{{Key: "tplpath", Value: src.Path}, {Key: "tplfile", Value: src.SLS}, {Key: "tpldir", Value: folder(src.SLS, ".")}}
+		}
+		dir = folder(file, "")
+		out = wire.Map{
+			{Key: "tplpath", Value: src.Path}, {Key: "tplfile", Value: file}, {Key: "tpldir", Value: folder(file, ".")},
+			{Key: "tpldot", Value: strings.ReplaceAll(dir, "/", ".")},
+		}
+	}
+	return append(
+		out,
+		wire.Pair{Key: "slspath", Value: dir},
+		wire.Pair{Key: "slsdotpath", Value: strings.ReplaceAll(dir, "/", ".")},
+		wire.Pair{Key: "slscolonpath", Value: strings.ReplaceAll(dir, "/", ":")},
+		wire.Pair{Key: "sls_path", Value: strings.ReplaceAll(dir, "/", "_")},
+	)
+}
+
+func folder(path, none string) string {
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		return path[:i]
+	}
+	return none
+}

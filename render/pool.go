@@ -1,0 +1,176 @@
+package render
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// pool keeps the workers: at most Options.Workers, started when there is work.
+type pool struct {
+	opts Options
+	log  *slog.Logger
+	m    *metrics
+	free chan struct{} // one token per worker that may run
+
+	unpacked sync.Mutex // held while Python is made ready
+	python   *interpreter
+
+	mu     sync.Mutex // guards what follows
+	idle   []*worker  // the last one worked last
+	busy   map[*worker]bool
+	closed bool
+	done   chan struct{}
+}
+
+func newPool(o Options, log *slog.Logger, m *metrics) *pool {
+	p := &pool{opts: o, log: log, m: m, free: make(chan struct{}, o.Workers), busy: map[*worker]bool{}, done: make(chan struct{})}
+	for range o.Workers {
+		p.free <- struct{}{}
+	}
+	return p
+}
+
+// take returns a worker for one request; put gives it back.
+func (p *pool) take(ctx context.Context) (*worker, error) {
+	p.m.waiting.Inc()
+	select {
+	case <-p.free:
+		p.m.waiting.Dec()
+	case <-ctx.Done():
+		p.m.waiting.Dec()
+		return nil, ctx.Err()
+	case <-p.done:
+		p.m.waiting.Dec()
+		return nil, ErrClosed
+	}
+	if w := p.takeIdle(); w != nil {
+		return w, nil
+	}
+	w, err := p.start(ctx)
+	if err != nil {
+		p.free <- struct{}{}
+		return nil, err
+	}
+	return w, nil
+}
+
+func (p *pool) takeIdle() *worker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.idle) > 0 {
+		w := p.idle[len(p.idle)-1]
+		p.idle = p.idle[:len(p.idle)-1]
+		w.timer.Stop()
+		select {
+		case <-w.gone: // killed from outside
+			p.discard(w, "died")
+		default:
+			p.busy[w] = true
+			return w
+		}
+	}
+	return nil
+}
+
+func (p *pool) start(ctx context.Context) (*worker, error) {
+	py, err := p.interpreter()
+	if err != nil {
+		return nil, err
+	}
+	w, err := startWorker(ctx, p.opts, py, p.log)
+	if err != nil {
+		return nil, err
+	}
+	p.m.workers.Inc()
+	p.m.started.Inc()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy[w] = true
+	if p.closed {
+		w.kill()
+	}
+	return w, nil
+}
+
+func (p *pool) interpreter() (*interpreter, error) {
+	p.unpacked.Lock()
+	defer p.unpacked.Unlock()
+	if p.python == nil {
+		py, err := openInterpreter(p.opts, p.log)
+		if err != nil {
+			return nil, err
+		}
+		p.python = py
+	}
+	return p.python, nil
+}
+
+func (p *pool) put(w *worker) {
+	p.mu.Lock()
+	delete(p.busy, w)
+	if p.closed {
+		w.reason = "closed"
+	}
+	if w.reason != "" {
+		p.discard(w, w.reason)
+	} else {
+		p.idle = append(p.idle, w)
+		w.timer = time.AfterFunc(p.opts.IdleStop, func() { p.retire(w) })
+	}
+	p.mu.Unlock()
+	p.free <- struct{}{}
+}
+
+// retire ends a worker that had nothing to do.
+func (p *pool) retire(w *worker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, other := range p.idle {
+		if other == w {
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			p.discard(w, "idle")
+			return
+		}
+	}
+}
+
+// discard ends a worker. The caller holds mu; the end is quick, being a kill.
+func (p *pool) discard(w *worker, reason string) {
+	w.end()
+	p.m.workers.Dec()
+	p.m.stopped.WithLabelValues(reason).Inc()
+	if reason != "idle" && reason != "closed" && reason != "canceled" {
+		p.log.Warn("render worker replaced", "pid", w.cmd.Process.Pid, "reason", reason)
+	}
+}
+
+func (p *pool) close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	close(p.done)
+	for _, w := range p.idle {
+		w.timer.Stop()
+		p.discard(w, "closed")
+	}
+	p.idle = nil
+	for w := range p.busy {
+		w.kill()
+	}
+	p.mu.Unlock()
+	for range p.opts.Workers { // the busy ones are put back
+		<-p.free
+	}
+	p.unpacked.Lock()
+	defer p.unpacked.Unlock()
+	if p.python != nil {
+		return errors.Join(p.python.close())
+	}
+	return nil
+}

@@ -1,0 +1,292 @@
+package render
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime/debug"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/kluctl/go-embed-python/python"
+)
+
+//go:embed worker/run.py worker/renderworker/*.py
+var program embed.FS
+
+//go:embed wheels/any/*.whl
+var anyWheels embed.FS
+
+// interpreter is a Python that can run the worker's program.
+type interpreter struct {
+	exe     string
+	flags   []string
+	program string
+	cache   string // compiled modules of this run
+}
+
+// openInterpreter unpacks what isn't there or isn't as it should be.
+func openInterpreter(o Options, log *slog.Logger) (*interpreter, error) {
+	began := time.Now()
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("unpack for render workers: %w", err)
+	}
+	if err := os.Chmod(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("unpack for render workers: %w", err)
+	}
+	files, err := siteFiles()
+	if err != nil {
+		return nil, err
+	}
+	site := filepath.Join(o.Dir, "site")
+	if err := keep(site, sumFiles(files), func(dir string) error { return writeFiles(dir, files) }); err != nil {
+		return nil, fmt.Errorf("unpack render worker: %w", err)
+	}
+	p := &interpreter{exe: o.Python, program: filepath.Join(site, "run.py")}
+	// -I keeps environment and current folder out, -P likewise the program's own
+	// folder; another interpreter has its own packages, so it reads its site.
+	p.flags = []string{"-I", "-X", "utf8"}
+	if o.Python == "" {
+		home := filepath.Join(o.Dir, "python")
+		if err := keep(home, pythonSum, unpackPython); err != nil {
+			return nil, fmt.Errorf("unpack embedded Python: %w; render_python names another one", err)
+		}
+		p.exe = filepath.Join(home, "bin", pythonExe)
+		p.flags = append(p.flags, "-S")
+	}
+	// Compiled modules are made anew by each master, so they need no check.
+	if p.cache, err = os.MkdirTemp(o.Dir, "pycache-"); err != nil {
+		return nil, fmt.Errorf("unpack for render workers: %w", err)
+	}
+	removeOthers(o.Dir, p.cache)
+	p.flags = append(p.flags, "-X", "pycache_prefix="+p.cache)
+	debug.FreeOSMemory()
+	log.Info("renderer ready", "path", p.exe, "took", time.Since(began).Round(time.Millisecond))
+	return p, nil
+}
+
+func (p *interpreter) close() error { return os.RemoveAll(p.cache) }
+
+// removeOthers clears what masters that were killed left.
+func removeOthers(dir, mine string) {
+	for _, form := range []string{"pycache-*", "unpack-*"} {
+		old, _ := filepath.Glob(filepath.Join(dir, form))
+		for _, o := range old {
+			if o != mine {
+				os.RemoveAll(o)
+			}
+		}
+	}
+}
+
+// keep makes sure that dir holds the tree of this sum, building it beside and
+// moving it into place if not.
+func keep(dir, sum string, build func(dir string) error) error {
+	have, err := treeSum(dir)
+	if err == nil && have == sum {
+		return nil
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), "unpack-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	made := filepath.Join(tmp, filepath.Base(dir))
+	if err := build(made); err != nil {
+		return err
+	}
+	if have, err = treeSum(made); err != nil {
+		return err
+	}
+	if have != sum {
+		return fmt.Errorf("%s has checksum %s, not %s", made, have, sum)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return os.Rename(made, dir)
+}
+
+const (
+	pythonExe = "python3.14"
+	stdlib    = "lib/python3.14/"
+)
+
+// unneeded are parts of the standard library that no template needs.
+var unneeded = []string{"config-", "ensurepip", "idlelib", "pydoc_data", "site-packages", "test", "tkinter", "turtle", "lib-dynload/_tkinter", "lib-dynload/_test"}
+
+// unpackPython unpacks the embedded Python and drops what is not needed: the
+// library writes every link as a copy, 144 MB, of which 40 are left.
+func unpackPython(dir string) error {
+	if pythonSum == "" {
+		return errors.New("there is none for this processor")
+	}
+	if _, err := python.NewEmbeddedPythonWithTmpDir(dir, false); err != nil {
+		return err
+	}
+	return pruneTree(dir)
+}
+
+func pruneTree(dir string) error {
+	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		if err != nil || needed(filepath.ToSlash(rel)) {
+			return err
+		}
+		return os.Remove(p)
+	})
+}
+
+func needed(rel string) bool {
+	if rel == "bin/"+pythonExe {
+		return true
+	}
+	rest, ok := strings.CutPrefix(rel, stdlib)
+	if !ok {
+		return false
+	}
+	for _, u := range unneeded {
+		if strings.HasPrefix(rest, u) {
+			return false
+		}
+	}
+	return true
+}
+
+// siteFiles are the files of the wheels and of the worker's program.
+func siteFiles() (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for _, e := range []struct {
+		fs  embed.FS
+		dir string
+	}{{anyWheels, "wheels/any"}, {archWheels, archDir}} {
+		entries, err := e.fs.ReadDir(e.dir)
+		if err != nil {
+			return nil, fmt.Errorf("read embedded wheels: %w", err)
+		}
+		for _, entry := range entries {
+			if err := readWheel(e.fs, path.Join(e.dir, entry.Name()), out); err != nil {
+				return nil, fmt.Errorf("read embedded %s: %w", entry.Name(), err)
+			}
+		}
+	}
+	err := fs.WalkDir(program, "worker", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		out[strings.TrimPrefix(p, "worker/")], err = program.ReadFile(p)
+		return err
+	})
+	return out, err
+}
+
+// readWheel takes modules and licences out of a wheel, not sources of C code.
+func readWheel(from embed.FS, name string, out map[string][]byte) error {
+	b, err := from.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		return err
+	}
+	for _, f := range z.File {
+		switch path.Ext(f.Name) {
+		case ".py", ".so", ".txt", "":
+		default:
+			continue
+		}
+		if !filepath.IsLocal(f.Name) || f.FileInfo().IsDir() {
+			continue
+		}
+		r, err := f.Open()
+		if err != nil {
+			return err
+		}
+		data, err := io.ReadAll(r)
+		r.Close()
+		if err != nil {
+			return err
+		}
+		out[f.Name] = data
+	}
+	return nil
+}
+
+func writeFiles(dir string, files map[string][]byte) error {
+	for name, data := range files {
+		p := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(p), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(p, data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// treeSum is the SHA-256 over the names and hashes of all files below dir. A
+// link or another oddity is an error: the tree has none.
+func treeSum(dir string) (string, error) {
+	sums := map[string][sha256.Size]byte{}
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if !d.Type().IsRegular() {
+			return fmt.Errorf("%s is no regular file", p)
+		}
+		rel, err := filepath.Rel(dir, p)
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(p)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		h := sha256.New()
+		if _, err := io.Copy(h, f); err != nil {
+			return err
+		}
+		sums[filepath.ToSlash(rel)] = [sha256.Size]byte(h.Sum(nil))
+		return nil
+	})
+	return sumOf(sums), err
+}
+
+func sumFiles(files map[string][]byte) string {
+	sums := map[string][sha256.Size]byte{}
+	for name, data := range files {
+		sums[name] = sha256.Sum256(data)
+	}
+	return sumOf(sums)
+}
+
+func sumOf(sums map[string][sha256.Size]byte) string {
+	names := make([]string, 0, len(sums))
+	for name := range sums {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	h := sha256.New()
+	for _, name := range names {
+		fmt.Fprintf(h, "%x  %s\n", sums[name], name)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,254 @@
+package render
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clustermaster/wire"
+)
+
+// Defaults of Options.
+const (
+	DefaultWorkers     = 2
+	DefaultTimeout     = 60 * time.Second
+	DefaultMemoryLimit = 1 << 30
+	DefaultOutputLimit = 64 << 20
+	DefaultIdleStop    = 5 * time.Minute
+	DefaultCacheSize   = 32 << 20
+)
+
+// Options of a Renderer. A zero number means the default.
+type Options struct {
+	// Dir is where the embedded Python is unpacked, with mode 0700. It needs about 50 MB and must allow execution.
+	Dir string
+	// Python is another interpreter (option render_python), "" for the embedded one. It needs no packages.
+	Python string
+	// Workers is how many processes render at once. A render that waits for one is bounded by its context.
+	Workers int
+	// Timeout bounds the time that one render spends in a worker, calls of the Host not counted.
+	Timeout time.Duration
+	// MemoryLimit bounds a worker's address space, OutputLimit one message from it; in bytes.
+	MemoryLimit, OutputLimit int64
+	// IdleStop is after how long without work a worker ends.
+	IdleStop time.Duration
+	// CacheSize bounds the kept renders in bytes of their packed values; below 0 nothing is kept.
+	CacheSize int64
+}
+
+func (o *Options) fill() {
+	orElse(&o.Workers, DefaultWorkers)
+	orElse(&o.Timeout, DefaultTimeout)
+	orElse(&o.MemoryLimit, DefaultMemoryLimit)
+	orElse(&o.OutputLimit, DefaultOutputLimit)
+	orElse(&o.IdleStop, DefaultIdleStop)
+	orElse(&o.CacheSize, DefaultCacheSize)
+}
+
+func orElse[T int | int64 | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+// Source is a file to render.
+type Source struct {
+	// Path is what messages show, and where the names tplpath, tplfile and tpldir come from.
+	Path string
+	// SLS is the dotted name, "" for a file that has none (a top file).
+	SLS     string
+	SaltEnv string
+	Data    []byte
+}
+
+// Context is what a template sees.
+type Context struct {
+	// ID is the minion's id.
+	ID                   string
+	Grains, Pillar, Opts wire.Map
+	// Vars are further names. They win over the names of the source (slspath, tpldir, ...), which need not be given.
+	Vars wire.Map
+}
+
+// Host is what a template may ask for while it renders.
+type Host interface {
+	// Call runs a function of the template's name salt. ErrUnknownFunction, wrapped, says that there is none of that name. A
+	// render may be started with this ctx: it runs in the same worker.
+	Call(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error)
+	// File reads what a template imports: path is clean, relative, and has no "..".
+	File(ctx context.Context, saltenv, path string) (data []byte, found bool, err error)
+}
+
+// FunctionLister is implemented by a Host that knows which functions there are.
+// A Host that does not has every one that Call does not refuse.
+type FunctionLister interface {
+	// HasFunction tells whether Call knows a function such as grains.get; a name that ends with a dot asks for any function
+	// of that module.
+	HasFunction(name string) bool
+}
+
+// FileNamer is implemented by a Host that knows what messages should call an
+// imported file; without it they show the path that the template gave.
+type FileNamer interface {
+	FileName(saltenv, path string) string
+}
+
+// ErrUnknownFunction is returned by a Host's Call for a name that it does not know.
+var ErrUnknownFunction = errors.New("no such function")
+
+// Renderer renders files. It is safe for concurrent use.
+type Renderer struct {
+	opts  Options
+	log   *slog.Logger
+	m     *metrics
+	pool  *pool
+	cache *cache
+}
+
+// New returns a Renderer. Nothing is unpacked or started before the first render
+// that needs it.
+func New(opts Options, log *slog.Logger, reg prometheus.Registerer) *Renderer {
+	opts.fill()
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	log = log.With("component", "render")
+	m := newMetrics(reg)
+	return &Renderer{opts: opts, log: log, m: m, pool: newPool(opts, log, m), cache: newCache(opts.CacheSize, m)}
+}
+
+// Close ends the workers, busy ones too. Renders fail from then on.
+func (r *Renderer) Close() error { return r.pool.close() }
+
+// Render runs src through the renderers that its first line names, else through
+// defaultPipe, such as "jinja|yaml". The result is made of wire values, mappings
+// being wire.Map; an empty file is an empty map. Errors of the file are *Error.
+func (r *Renderer) Render(ctx context.Context, src Source, defaultPipe string, c Context, h Host) (any, error) {
+	began := time.Now()
+	defer func() { r.m.seconds.Observe(time.Since(began).Seconds()) }()
+	if strings.TrimSpace(string(src.Data)) == "" {
+		return wire.Map{}, nil
+	}
+	pipe, err := pipeline(src, defaultPipe, c.Opts)
+	if err != nil {
+		return nil, err
+	}
+	j := &job{r: r, src: src, c: c, h: h}
+	var value any = string(src.Data)
+	for _, s := range pipe {
+		if value, err = j.stage(ctx, s, value); err != nil {
+			r.m.errors.Inc()
+			return nil, j.explain(ctx, s.name, err)
+		}
+	}
+	return value, nil
+}
+
+// job is one render on its way through the pipeline.
+type job struct {
+	r     *Renderer
+	src   Source
+	c     Context
+	h     Host
+	parts *parts // packed when a worker is first needed
+}
+
+func (j *job) stage(ctx context.Context, s stage, value any) (any, error) {
+	if s.name == "gpg" {
+		return decryptAll(ctx, value, j.c.Opts)
+	}
+	text, ok := asText(value)
+	if !ok {
+		return nil, fmt.Errorf("renderer %s needs text, not what the renderer before it made", s.name)
+	}
+	switch s.name {
+	case "jinja":
+		if s.args != "" && s.args != "-s" {
+			return nil, fmt.Errorf("Unknown renderer option: %s", s.args) //nolint // Salt's text
+		}
+		return j.jinja(ctx, text)
+	case "yaml":
+		return j.yaml(ctx, text)
+	}
+	return j.ask(ctx, s.name, text)
+}
+
+func asText(value any) (string, bool) {
+	switch v := value.(type) {
+	case string:
+		return v, true
+	case []byte:
+		return string(v), true
+	}
+	return "", false
+}
+
+// jinja renders a template; a text without template marks is its own result.
+func (j *job) jinja(ctx context.Context, text string) (any, error) {
+	if plainText(text) && !customSyntax(j.c.Opts, j.src.SLS) {
+		return strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), nil
+	}
+	return j.ask(ctx, "jinja", text)
+}
+
+// ask has a worker do a stage.
+func (j *job) ask(ctx context.Context, kind, text string) (any, error) {
+	reply, err := j.work(ctx, kind, text)
+	return reply.value, err
+}
+
+func (j *job) work(ctx context.Context, kind, text string) (reply, error) {
+	if j.parts == nil {
+		p, err := packParts(j.src, j.c)
+		if err != nil {
+			return reply{}, err
+		}
+		j.parts = p
+	}
+	q := request{kind: kind, text: text, src: j.src, parts: j.parts, host: j.h}
+	if c := nested(ctx); c != nil {
+		return c.render(ctx, q)
+	}
+	w, err := j.r.pool.take(ctx)
+	if err != nil {
+		return reply{}, err
+	}
+	out, err := w.render(ctx, q)
+	j.r.pool.put(w)
+	return out, err
+}
+
+// plainText reports that Jinja would pass the text through as it is.
+func plainText(text string) bool {
+	for i := 0; ; {
+		n := strings.IndexByte(text[i:], '{')
+		if n < 0 || i+n+1 >= len(text) {
+			break
+		}
+		i += n + 1
+		if c := text[i]; c == '{' || c == '%' || c == '#' {
+			return false
+		}
+	}
+	return !strings.Contains(text, "#jinja2:") && validText(text)
+}
+
+// customSyntax reports that the configuration gives Jinja marks of its own.
+func customSyntax(opts wire.Map, sls string) bool {
+	name := "jinja_env"
+	if sls != "" {
+		name = "jinja_sls_env"
+	}
+	v, _ := opts.Get(name)
+	env, _ := v.(wire.Map)
+	return slices.ContainsFunc(env, func(p wire.Pair) bool {
+		k, _ := p.Key.(string)
+		return k != "trim_blocks" && k != "lstrip_blocks"
+	})
+}

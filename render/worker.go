@@ -1,0 +1,366 @@
+package render
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"clustermaster/wire"
+)
+
+const (
+	startTimeout = 30 * time.Second // a cold start compiles the worker's program
+	lengthSize   = 4
+	frameSpare   = 64 << 10 // of a message around the output that is limited
+	maxNesting   = 8        // renders inside calls inside renders
+)
+
+// worker is a Python process that renders. One goroutine uses it at a time.
+type worker struct {
+	opts  Options
+	cmd   *exec.Cmd
+	in    *os.File
+	out   *os.File
+	read  *bufio.Reader
+	sent  sent
+	depth int
+
+	kill   func()
+	gone   chan struct{} // closed when the process has ended
+	reason string        // why it may not be used again; "" while it may
+	timer  *time.Timer   // ends it when idle
+}
+
+func startWorker(ctx context.Context, o Options, p *interpreter, log *slog.Logger) (*worker, error) {
+	childIn, in, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start render worker: %w", err)
+	}
+	out, childOut, err := os.Pipe()
+	if err != nil {
+		childIn.Close()
+		in.Close()
+		return nil, fmt.Errorf("start render worker: %w", err)
+	}
+	cmd := exec.Command(p.exe, p.args(o.MemoryLimit, o.OutputLimit+frameSpare)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = childIn, childOut, &complaints{log: log, left: maxComplaints}
+	cmd.Env = workerEnv()
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = time.Second
+	err = cmd.Start()
+	childIn.Close()
+	childOut.Close()
+	if err != nil {
+		in.Close()
+		out.Close()
+		return nil, fmt.Errorf("start render worker %s: %w; the folder must allow execution, else set render_python", p.exe, err)
+	}
+	w := &worker{opts: o, cmd: cmd, in: in, out: out, read: bufio.NewReaderSize(out, 32<<10), gone: make(chan struct{})}
+	w.kill = sync.OnceFunc(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	go func() {
+		_ = cmd.Wait()
+		w.in.Close()
+		close(w.gone)
+	}()
+	stop := context.AfterFunc(ctx, w.kill)
+	defer stop()
+	_ = w.out.SetReadDeadline(time.Now().Add(startTimeout))
+	ready, err := w.receive()
+	if err != nil || ready.String("op") != "ready" {
+		w.end()
+		return nil, fmt.Errorf("start render worker %s: it ended at once or said nothing (its words are in the log): %w", p.exe, errors.Join(ErrWorker, err, ctx.Err()))
+	}
+	log.Debug("render worker started", "pid", cmd.Process.Pid, "python", ready.String("python"))
+	return w, nil
+}
+
+// workerEnv is the environment of workers: nothing of the master's but where and
+// in which zone it is.
+func workerEnv() []string {
+	env := []string{"LC_ALL=C.UTF-8"}
+	for _, name := range []string{"PATH", "HOME", "TZ"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+// end kills the process and waits for its end.
+func (w *worker) end() {
+	w.kill()
+	<-w.gone
+	w.out.Close()
+}
+
+// request is one stage that a worker is asked to do.
+type request struct {
+	kind, text string
+	src        Source
+	parts      *parts
+	host       Host
+}
+
+// reply is a worker's result.
+type reply struct {
+	value  any
+	reads  wire.Map // of kind jinja: keys and impure
+	files  []dependency
+	impure bool
+}
+
+// render has the worker do q. After an error that is no *problem the worker is
+// unusable, and says so in reason.
+func (w *worker) render(ctx context.Context, q request) (reply, error) {
+	stop := context.AfterFunc(ctx, w.kill)
+	c := &conversation{w: w, q: q, left: w.opts.Timeout}
+	out, err := c.run(ctx)
+	if !stop() && ctx.Err() != nil {
+		w.reason, err = "canceled", ctx.Err()
+	}
+	return out, err
+}
+
+// conversation is one request and what the worker asks until it is answered.
+type conversation struct {
+	w     *worker
+	q     request
+	left  time.Duration // of the worker's time
+	files []dependency
+	calls bool // one that is not pure was made
+	mu    sync.Mutex
+	open  bool // a call of the host runs: the worker may render for it
+}
+
+func (c *conversation) run(ctx context.Context) (reply, error) {
+	p := c.q.parts
+	put, drop := c.w.sent.send(p)
+	err := c.send(wire.Map{
+		{Key: "op", Value: "render"}, {Key: "kind", Value: c.q.kind}, {Key: "data", Value: textOrBytes(c.q.text)},
+		{Key: "path", Value: c.q.src.Path}, {Key: "sls", Value: c.q.src.SLS}, {Key: "saltenv", Value: c.q.src.SaltEnv},
+		{Key: "grains", Value: p.grains.key}, {Key: "pillar", Value: p.pillar.key}, {Key: "opts", Value: p.opts.key}, {Key: "vars", Value: p.vars.key},
+		{Key: "put", Value: put}, {Key: "drop", Value: drop}, {Key: "seconds", Value: c.left.Seconds()},
+	})
+	for err == nil {
+		var m wire.Map
+		if m, err = c.receive(); err != nil {
+			break
+		}
+		var answer wire.Map
+		switch op := m.String("op"); op {
+		case "done":
+			v, _ := m.Get("value")
+			r, _ := m.Get("reads")
+			reads, _ := r.(wire.Map)
+			return reply{value: v, reads: reads, files: c.files, impure: c.calls}, nil
+		case "error":
+			line, _ := m.Get("line")
+			n, _ := line.(int64)
+			return reply{}, &problem{m.String("text"), int(n)}
+		case "memory":
+			c.w.reason = "memory"
+			return reply{}, ErrMemory
+		case "large":
+			return reply{}, ErrOutput
+		case "call":
+			answer, err = c.call(ctx, m)
+		case "has":
+			answer = wire.Map{{Key: "value", Value: hasFunction(c.q.host, m.String("fun"))}}
+		case "file":
+			answer, err = c.file(ctx, m)
+		default:
+			err = fmt.Errorf("%w: unknown message %q", ErrWorker, op)
+		}
+		if err == nil {
+			err = c.send(append(answer, wire.Pair{Key: "op", Value: "answer"}))
+		}
+	}
+	if c.w.reason == "" {
+		c.w.reason = "died"
+	}
+	return reply{}, err
+}
+
+func textOrBytes(s string) any {
+	if validText(s) {
+		return s
+	}
+	return []byte(s)
+}
+
+// send and receive count the time against the render.
+func (c *conversation) send(m wire.Map) error {
+	raw, err := wire.PackNew(m)
+	if err != nil {
+		c.w.reason = "died"
+		return fmt.Errorf("pack for render worker: %w", err)
+	}
+	began := time.Now()
+	_ = c.w.in.SetWriteDeadline(began.Add(c.left))
+	frame := binary.BigEndian.AppendUint32(make([]byte, 0, lengthSize+len(raw)), uint32(len(raw)))
+	_, err = c.w.in.Write(append(frame, raw...))
+	c.left -= time.Since(began)
+	return c.broken(err)
+}
+
+func (c *conversation) receive() (wire.Map, error) {
+	began := time.Now()
+	_ = c.w.out.SetReadDeadline(began.Add(c.left))
+	m, err := c.w.receive()
+	c.left -= time.Since(began)
+	return m, c.broken(err)
+}
+
+func (c *conversation) broken(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.w.reason = "time"
+		return ErrTime
+	case errors.Is(err, ErrOutput):
+		c.w.reason = "output"
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrWorker, err)
+}
+
+func (w *worker) receive() (wire.Map, error) {
+	var head [lengthSize]byte
+	if _, err := io.ReadFull(w.read, head[:]); err != nil {
+		return nil, err
+	}
+	n := int64(binary.BigEndian.Uint32(head[:]))
+	if n > w.opts.OutputLimit+frameSpare {
+		return nil, ErrOutput
+	}
+	raw := make([]byte, n)
+	if _, err := io.ReadFull(w.read, raw); err != nil {
+		return nil, err
+	}
+	return wire.UnpackMap(raw)
+}
+
+type conversationKey struct{}
+
+// nested is the conversation whose call of a host this context belongs to.
+func nested(ctx context.Context) *conversation {
+	c, _ := ctx.Value(conversationKey{}).(*conversation)
+	return c
+}
+
+// render does a request for a function that the worker waits for. Another worker
+// might never come free: they may all wait for such functions.
+func (c *conversation) render(ctx context.Context, q request) (reply, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.open {
+		return reply{}, errors.New("render started by a call that has ended")
+	}
+	if c.w.depth >= maxNesting {
+		return reply{}, fmt.Errorf("renders nested deeper than %d", maxNesting)
+	}
+	c.w.depth++
+	inner := &conversation{w: c.w, q: q, left: c.left}
+	out, err := inner.run(ctx)
+	c.left = inner.left
+	c.w.depth--
+	return out, err
+}
+
+// call runs a function of the host. An error of it is the template's to show.
+func (c *conversation) call(ctx context.Context, m wire.Map) (wire.Map, error) {
+	fun := m.String("fun")
+	c.calls = c.calls || !isPure(fun)
+	a, _ := m.Get("args")
+	args, _ := a.([]any)
+	k, _ := m.Get("kwargs")
+	kwargs, _ := k.(wire.Map)
+	c.setOpen(true)
+	v, err := c.q.host.Call(context.WithValue(ctx, conversationKey{}, c), fun, args, kwargs)
+	c.setOpen(false)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case c.w.reason != "":
+		return nil, err // a render inside the call lost the worker
+	case errors.Is(err, ErrUnknownFunction):
+		return wire.Map{{Key: "error", Value: "unknown"}}, nil
+	case err != nil:
+		return wire.Map{{Key: "error", Value: "failed"}, {Key: "text", Value: err.Error()}}, nil
+	}
+	raw, err := wire.PackNew(v)
+	if err != nil {
+		return wire.Map{{Key: "error", Value: "failed"}, {Key: "text", Value: fmt.Sprintf("result of %s: %v", fun, err)}}, nil
+	}
+	return wire.Map{{Key: "value", Value: wire.Raw(raw)}}, nil
+}
+
+func (c *conversation) setOpen(open bool) {
+	c.mu.Lock()
+	c.open = open
+	c.mu.Unlock()
+}
+
+func hasFunction(h Host, name string) bool {
+	if l, ok := h.(FunctionLister); ok {
+		return l.HasFunction(name)
+	}
+	return strings.Contains(name, ".")
+}
+
+// file reads what a template imports. A name outside the roots is not found.
+func (c *conversation) file(ctx context.Context, m wire.Map) (wire.Map, error) {
+	env, name := m.String("saltenv"), m.String("path")
+	clean := path.Clean(name)
+	if path.IsAbs(clean) || clean == "." || clean == ".." || strings.HasPrefix(clean, "../") || strings.ContainsRune(clean, 0) {
+		return wire.Map{{Key: "found", Value: false}}, nil
+	}
+	data, found, err := c.q.host.File(ctx, env, clean)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return wire.Map{{Key: "error", Value: "failed"}, {Key: "text", Value: err.Error()}}, nil
+	}
+	c.files = append(c.files, newDependency(env, clean, data, found))
+	shown := clean
+	if n, ok := c.q.host.(FileNamer); ok && found {
+		shown = n.FileName(env, clean)
+	}
+	return wire.Map{{Key: "found", Value: found}, {Key: "data", Value: textOrBytes(string(data))}, {Key: "name", Value: shown}}, nil
+}
+
+// maxComplaints is how many bytes of a worker's own words reach the log.
+const maxComplaints = 64 << 10
+
+// complaints logs what a worker writes to stderr, up to a limit.
+type complaints struct {
+	log  *slog.Logger
+	left int
+}
+
+func (c *complaints) Write(b []byte) (int, error) {
+	if n := min(len(b), c.left); n > 0 {
+		c.left -= n
+		c.log.Warn("render worker says", "text", strings.ToValidUTF8(strings.TrimSpace(string(b[:n])), "?"))
+	}
+	return len(b), nil
+}
+
+func (p *interpreter) args(memory, output int64) []string {
+	return append(append([]string{}, p.flags...), p.program, strconv.FormatInt(memory, 10), strconv.FormatInt(output, 10))
+}

@@ -1,0 +1,1 @@
+"""The render worker: templates and YAML in a process that may be killed."""

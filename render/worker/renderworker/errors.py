@@ -1,0 +1,53 @@
+"""The errors that a render can end with, and the names that Salt gives them."""
+
+
+class SaltException(Exception):
+    pass
+
+
+class TemplateError(SaltException):
+    pass
+
+
+class CommandExecutionError(SaltException):
+    pass
+
+
+class SaltInvocationError(SaltException, TypeError):
+    pass
+
+
+# A traceback in a message names the class as Salt's own does.
+for _cls in (SaltException, TemplateError, CommandExecutionError, SaltInvocationError):
+    _cls.__module__ = "salt.exceptions"
+
+
+class RenderError(Exception):
+    """A render failed; the text is what an operator reads."""
+
+    def __init__(self, text, line=0, source="", trace=""):
+        if trace:
+            text += f"\n{trace}\n"
+        if line and source:
+            text += f"; line {line}\n\n{excerpt(source, line)}"
+        super().__init__(text)
+        self.line = line or 0
+
+
+MARKER = "    <======================"
+
+
+def excerpt(source, line, around=5):
+    """The lines around one, that one marked."""
+    lines = source.splitlines()
+    if line > len(lines):
+        return source
+    first = max(0, line - around - 1)
+    last = min(len(lines), line + around)
+    shown = lines[first:last]
+    shown[line - first - 1] += MARKER
+    if first > 0:
+        shown.insert(0, "[...]")
+    if last < len(lines):
+        shown.append("[...]")
+    return "---\n" + "\n".join(shown) + "\n---"

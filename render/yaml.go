@@ -1,0 +1,76 @@
+package render
+
+import (
+	"context"
+	"math/big"
+
+	"clustermaster/internal/yaml11"
+	"clustermaster/wire"
+)
+
+// yaml reads a document in Go. What Go's reader refuses goes to the worker, whose
+// reader is Salt's own: for the value, or for Salt's text of the error.
+func (j *job) yaml(ctx context.Context, text string) (any, error) {
+	v, err := yaml11.Load([]byte(text))
+	if err != nil {
+		j.r.m.yamlFallbacks.Inc()
+		return j.ask(ctx, "yaml", text)
+	}
+	if empty(v) {
+		return wire.Map{}, nil
+	}
+	return fromYAML(v), nil
+}
+
+// empty is Python's "not value".
+func empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case bool:
+		return !v
+	case string:
+		return v == ""
+	case []byte:
+		return len(v) == 0
+	case int64:
+		return v == 0
+	case float64:
+		return v == 0
+	case []any:
+		return len(v) == 0
+	case yaml11.Map:
+		return len(v) == 0
+	case yaml11.Set:
+		return len(v) == 0
+	}
+	return false
+}
+
+// fromYAML makes wire values: a set becomes a list, an integer of more than 64
+// bits its text, as they travel from Salt too.
+func fromYAML(v any) any {
+	switch v := v.(type) {
+	case yaml11.Map:
+		out := make(wire.Map, len(v))
+		for i, p := range v {
+			out[i] = wire.Pair{Key: fromYAML(p.Key), Value: fromYAML(p.Value)}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = fromYAML(e)
+		}
+		return out
+	case yaml11.Set:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = fromYAML(e)
+		}
+		return out
+	case *big.Int:
+		return v.String()
+	}
+	return v
+}
