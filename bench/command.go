@@ -40,6 +40,7 @@ Options:
 Examples:
   clustermaster bench --self
   clustermaster bench --self --quick --json figures.json
+  clustermaster bench --self --only return --profile profiles
   clustermaster bench --master salt.example.net --minions 500 --workers 64 --seconds 20
   clustermaster bench --master 10.0.0.1,10.0.0.2,10.0.0.3 --only return,minion_event --rate 50%%
   clustermaster bench --master 127.0.0.1 --only serve_file --file apache/init.sls --pid $(cat /var/run/salt-master.pid)
@@ -52,6 +53,7 @@ type flags struct {
 	seconds, warmup               float64
 	rate, only, file, env, prefix string
 	keys, json, binary, dir       string
+	profile                       string
 	self, quick                   bool
 	set                           func(name string) bool
 }
@@ -78,6 +80,7 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.IntVar(&f.fleet, "fleet", 100, "with --self: number of simulated minions that listen and answer")
 	fs.StringVar(&f.json, "json", "", "also write everything to `FILE`")
 	fs.StringVar(&f.binary, "binary", "", "with --self: the `PROGRAM` to start (default this one)")
+	fs.StringVar(&f.profile, "profile", "", "with --self: `DIR` for profiles of the masters (CPU, allocations, blocking, mutexes), for go tool pprof")
 	fs.StringVar(&f.dir, "dir", "", "with --self: where the masters' folders are made, for a look at another disk (default the system's temporary folder)")
 	err := fs.Parse(args)
 	f.set = func(name string) bool { return fs.Changed(name) }
@@ -226,7 +229,7 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 		if b.keys, err = newKeys(poolKeys); err != nil {
 			return err
 		}
-		s := selfPlan{program: f.binary, dir: f.dir, masters: []int{1, 3}, minions: f.minions, workers: f.workers, fleet: f.fleet}
+		s := selfPlan{program: f.binary, dir: f.dir, masters: []int{1, 3}, minions: f.minions, workers: f.workers, fleet: f.fleet, profile: f.profile}
 		if err := b.self(ctx, s, r); err != nil {
 			return err
 		}

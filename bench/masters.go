@@ -49,14 +49,18 @@ type own struct {
 
 type ownMaster struct {
 	id, host, dir string
+	env           []string // beside this process's
 	cmd           *exec.Cmd
 	done          chan struct{} // closed when it has ended
 	err           error         // of Wait; read after done
 }
 
+// profileEnv makes a master write profiles, to files of this prefix, when it ends.
+const profileEnv = "CLUSTERMASTER_PROFILE"
+
 // startOwn starts n masters of the program, empty and with auto_accept, below dir, and waits until
-// all are ready.
-func startOwn(ctx context.Context, program, dir string, n int) (*own, error) {
+// all are ready. profiles is a folder for their profiles, "" for none.
+func startOwn(ctx context.Context, program, dir string, n int, profiles string) (*own, error) {
 	o := &own{dir: dir}
 	if err := o.address(ctx, n); err != nil {
 		return nil, err
@@ -70,6 +74,9 @@ func startOwn(ctx context.Context, program, dir string, n int) (*own, error) {
 	}
 	start := time.Now()
 	for _, m := range o.masters {
+		if profiles != "" {
+			m.env = append(m.env, profileEnv+"="+filepath.Join(profiles, fmt.Sprintf("%s-of-%d", m.id, n)))
+		}
 		if err := m.start(program); err != nil {
 			o.stop()
 			return nil, err
@@ -174,7 +181,7 @@ func (m *ownMaster) start(program string) error {
 	}
 	defer out.Close()
 	cmd := exec.Command(program, "salt-master", "-c", m.dir)
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout, cmd.Stderr, cmd.Env = out, out, append(os.Environ(), m.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", m.id, err)

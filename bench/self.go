@@ -15,7 +15,8 @@ type selfPlan struct {
 	masters      []int // sizes of the clusters, one column each
 	minions      int   // of the generator
 	workers      int
-	fleet        int // simulated minions
+	fleet        int    // simulated minions
+	profile      string // a folder for profiles; "" for none
 }
 
 // settleTime lets a master finish what it does after it became ready, before its
@@ -27,6 +28,14 @@ func (b *bencher) self(ctx context.Context, s selfPlan, r *Report) (err error) {
 	program, err := programOf(s.program)
 	if err != nil {
 		return err
+	}
+	if s.profile != "" {
+		if s.profile, err = filepath.Abs(s.profile); err == nil {
+			err = os.MkdirAll(s.profile, 0o755)
+		}
+		if err != nil {
+			return fmt.Errorf("make folder for profiles: %w", err)
+		}
 	}
 	dir, err := os.MkdirTemp(s.dir, "clustermaster-bench-")
 	if err != nil {
@@ -60,7 +69,7 @@ func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name
 		return c, fmt.Errorf("make folder: %w", err)
 	}
 	b.progress.show("start %s", name)
-	o, err := startOwn(ctx, program, dir, n)
+	o, err := startOwn(ctx, program, dir, n, s.profile)
 	if err != nil {
 		return c, err
 	}

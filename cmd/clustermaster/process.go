@@ -154,12 +154,20 @@ func runMaster(ctx context.Context, o *config.Options, f masterFlags, warnings [
 		defer removePidfile(o.PidFile)
 	}
 
+	stopProfile, err := startProfile(os.Getenv(profileEnv))
+	if err != nil {
+		log.Log(ctx, saltlog.LevelCritical, "master not started", "err", err)
+		return exitConfig
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	go watchSignals(ctx, stop, log)
 	err = serveMaster(ctx, o, f.found, log)
 	for errors.Is(err, cluster.ErrReopen) && ctx.Err() == nil {
 		err = serveMaster(ctx, o, false, log)
+	}
+	if err := stopProfile(); err != nil {
+		log.Error("profile not written", "err", err)
 	}
 	var sig signalError
 	if errors.As(context.Cause(ctx), &sig) {
