@@ -135,8 +135,10 @@ func (c *Cache) minions(jid, source string, ids []string) (ringstore.Put, error)
 }
 
 // SaveReturn keeps a minion's return. When it gives no error the return is on stable storage of a write quorum. First
-// is false when the minion had returned before: then the earlier return stays.
-func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return) (first bool, err error) {
+// is false when the minion had returned before: then the earlier return stays. account is what the return itself says of
+// the job, nil if the job is known to be kept: it goes along in the same write and stays only where there is no load, so
+// that nobody need ask for one first.
+func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return, account wire.Map) (first bool, err error) {
 	if jid == "" {
 		return false, ErrNoJID
 	}
@@ -144,7 +146,15 @@ func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return) (first
 	if err != nil {
 		return false, fmt.Errorf("save return of %s for job %s: %w", id, jid, err)
 	}
-	res, err := c.store.Write(ctx, jid, c.put(ringstore.SpaceJobs, jid, returnPrefix+id, packed, true))
+	puts := []ringstore.Put{c.put(ringstore.SpaceJobs, jid, returnPrefix+id, packed, true)}
+	if account != nil {
+		load, err := wire.Pack(redact(account))
+		if err != nil {
+			return false, fmt.Errorf("save job %s: %w", jid, err)
+		}
+		puts = append(puts, c.put(ringstore.SpaceJobHeads, jid, headLoad, load, true))
+	}
+	res, err := c.store.Write(ctx, jid, puts...)
 	if err != nil {
 		return false, fmt.Errorf("save return of %s for job %s: %w", id, jid, err)
 	}
@@ -160,18 +170,6 @@ func (c *Cache) SaveEndTime(ctx context.Context, jid, end string) error {
 		return fmt.Errorf("save end of job %s: %w", jid, err)
 	}
 	return nil
-}
-
-// HasLoad reports whether the job was saved. It asks the owners: a caller on a busy path remembers the answer.
-func (c *Cache) HasLoad(ctx context.Context, jid string) (bool, error) {
-	if jid == "" {
-		return false, nil
-	}
-	_, found, err := c.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceJobHeads, Place: jid, Name: headLoad})
-	if err != nil {
-		return false, fmt.Errorf("look up job %s: %w", jid, err)
-	}
-	return found, nil
 }
 
 // Job returns a job. It is found when anything but returns is kept of it: a job that came in by bare returns has none.

@@ -93,13 +93,13 @@ func TestAJobAndItsReturns(t *testing.T) {
 		t.Errorf("job\n got %+v\nwant %+v", job, want)
 	}
 	ret := Return{Return: raw(t, wire.Map{{Key: "a", Value: int64(1)}}), Retcode: raw(t, 0), Success: raw(t, true), Out: "nested", FunArgs: raw(t, []any{"x"}), Stamp: "2026-11-21T09:38:25.000000+00:00"}
-	if first, err := c.SaveReturn(c.ctx, jid, "web1", ret); err != nil || !first {
+	if first, err := c.SaveReturn(c.ctx, jid, "web1", ret, nil); err != nil || !first {
 		t.Fatal(first, err)
 	}
-	if first, err := c.SaveReturn(c.ctx, jid, "web1", Return{Return: raw(t, "other")}); err != nil || first {
+	if first, err := c.SaveReturn(c.ctx, jid, "web1", Return{Return: raw(t, "other")}, nil); err != nil || first {
 		t.Fatal("second return:", first, err)
 	}
-	if first, err := c.SaveReturn(c.ctx, jid, "db1", Return{Return: raw(t, nil)}); err != nil || !first {
+	if first, err := c.SaveReturn(c.ctx, jid, "db1", Return{Return: raw(t, nil)}, nil); err != nil || !first {
 		t.Fatal(first, err)
 	}
 	got, err := c.Returns(c.ctx, jid)
@@ -112,8 +112,46 @@ func TestAJobAndItsReturns(t *testing.T) {
 	if ids, err := c.Returned(c.ctx, jid); err != nil || strings.Join(ids, " ") != "db1 web1" {
 		t.Error(ids, err)
 	}
-	if has, err := c.HasLoad(c.ctx, jid); err != nil || !has {
-		t.Error(has, err)
+}
+
+// A return's own account of its job stays where nobody published the job, and never where somebody did, before or after.
+func TestAReturnBringsTheLoadOfAJobThatNobodyPublished(t *testing.T) {
+	t.Parallel()
+	c := open(t, 86400)
+	load := func(fun string) wire.Map { return wire.Map{{Key: "fun", Value: fun}, {Key: "token", Value: "secret"}} }
+	for name, tt := range map[string]struct {
+		before, after string // fun of the published load; "" for none
+		want          string
+	}{
+		"20261121093824000001": {"", "", "first"},
+		"20261121093824000002": {"published", "", "published"},
+		"20261121093824000003": {"", "published", "published"},
+		"myjob":                {"published", "", "published"},
+		"20200101000000000000": {"", "", "first"},
+	} {
+		publish := func(fun string) {
+			if fun == "" {
+				return
+			}
+			if err := c.SaveLoad(c.ctx, name, load(fun), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish(tt.before)
+		for i, id := range []string{"web1", "web2", "web1"} {
+			account := load([]string{"first", "second", "third"}[i])
+			if first, err := c.SaveReturn(c.ctx, name, id, Return{Return: raw(t, i)}, account); err != nil || first != (i < 2) {
+				t.Errorf("%s: return %d: first %v, %v", name, i, first, err)
+			}
+		}
+		publish(tt.after)
+		job, found, err := c.Job(c.ctx, name)
+		if err != nil || !found || job.Load.String("fun") != tt.want || job.Load.String("token") == "secret" {
+			t.Errorf("%s: load %v, found %v, %v; want that of %s", name, job.Load, found, err, tt.want)
+		}
+		if got, err := c.Returns(c.ctx, name); err != nil || len(got) != 2 {
+			t.Errorf("%s: returns %v, %v", name, got, err)
+		}
 	}
 }
 
@@ -121,11 +159,8 @@ func TestABareReturnOfAnUnknownJobIsKept(t *testing.T) {
 	t.Parallel()
 	c := open(t, 86400)
 	for _, id := range []string{"20261121093824000001", "20200101000000000000", "20991231235959000000", "myjob", "20261121093824000001_77"} {
-		if has, err := c.HasLoad(c.ctx, id); err != nil || has {
-			t.Fatal(has, err)
-		}
 		for i, want := range []bool{true, false} {
-			if first, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, i)}); err != nil || first != want {
+			if first, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, i)}, nil); err != nil || first != want {
 				t.Errorf("%s return %d: first %v, %v", id, i, first, err)
 			}
 		}
@@ -137,7 +172,7 @@ func TestABareReturnOfAnUnknownJobIsKept(t *testing.T) {
 			t.Errorf("%s: job %+v found %v %v", id, job, found, err)
 		}
 	}
-	if _, err := c.SaveReturn(c.ctx, "", "web1", Return{}); !errors.Is(err, ErrNoJID) {
+	if _, err := c.SaveReturn(c.ctx, "", "web1", Return{}, nil); !errors.Is(err, ErrNoJID) {
 		t.Error("a return without jid:", err)
 	}
 	if got, err := c.Returns(c.ctx, "nosuch"); err != nil || got == nil || len(got) != 0 {
@@ -187,7 +222,7 @@ func TestJobsAreListedInOrderWithoutReturns(t *testing.T) {
 		if err := c.SaveLoad(c.ctx, id, wire.Map{{Key: "fun", Value: id}}, []string{"web1"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, true)}); err != nil {
+		if _, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, true)}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -209,14 +244,14 @@ func TestJobsExpire(t *testing.T) {
 		if err := c.SaveLoad(c.ctx, id, wire.Map{}, []string{"web1"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, true)}); err != nil {
+		if _, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, true)}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// A late return goes with its job, not an hour after itself.
 	c.Cache.now = func() time.Time { return c.now }
 	c.now = c.now.Add(50 * time.Minute)
-	if _, err := c.SaveReturn(c.ctx, jid, "web2", Return{Return: raw(t, true)}); err != nil {
+	if _, err := c.SaveReturn(c.ctx, jid, "web2", Return{Return: raw(t, true)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := c.Returns(c.ctx, jid); len(got) != 2 {
@@ -233,7 +268,7 @@ func TestJobsExpire(t *testing.T) {
 	}
 	// A return that comes after that is kept all the same.
 	for i, want := range []bool{true, false} {
-		if first, err := c.SaveReturn(c.ctx, jid, "web3", Return{Return: raw(t, i)}); err != nil || first != want {
+		if first, err := c.SaveReturn(c.ctx, jid, "web3", Return{Return: raw(t, i)}, nil); err != nil || first != want {
 			t.Errorf("late return %d: %v %v", i, first, err)
 		}
 	}

@@ -37,13 +37,13 @@ func TestReturn(t *testing.T) {
 	if l := k.jobs.loads[jid]; l.String("fun") != "test.ping" || has(l, "return") {
 		t.Errorf("load %v", l)
 	}
-	// Again: the event again, the first return stays, and the job is not looked up again.
+	// Again: the event again, the first return stays, and no account of the job comes along.
 	if got := m.call(load.Without("return").Set("return", "second")); got != nil {
 		t.Errorf("reply %v", got)
 	}
 	k.event("salt/job/" + jid + "/ret/m1")
-	if string(k.jobs.returns[jid]["m1"].Return) != "\xc3" || k.jobs.lookups != 1 {
-		t.Errorf("after a repetition: %+v, %d look-ups", k.jobs.returns[jid]["m1"], k.jobs.lookups)
+	if string(k.jobs.returns[jid]["m1"].Return) != "\xc3" || k.jobs.offered != 1 {
+		t.Errorf("after a repetition: %+v, %d accounts", k.jobs.returns[jid]["m1"], k.jobs.offered)
 	}
 }
 

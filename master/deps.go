@@ -57,10 +57,9 @@ type Jobs interface {
 	SaveLoad(ctx context.Context, jid string, load wire.Map, minions []string) error
 	// SaveMinions adds expected minions, as named by a syndic (source).
 	SaveMinions(ctx context.Context, jid, source string, ids []string) error
-	// SaveReturn keeps a return on stable storage; the first one of a minion stays.
-	SaveReturn(ctx context.Context, jid, id string, r jobcache.Return) (first bool, err error)
-	// HasLoad reports whether the job is known.
-	HasLoad(ctx context.Context, jid string) (bool, error)
+	// SaveReturn keeps a return on stable storage; the first one of a minion stays. account, if not nil, is kept as the
+	// job's load unless there is one.
+	SaveReturn(ctx context.Context, jid, id string, r jobcache.Return, account wire.Map) (first bool, err error)
 	// Returned lists the minions whose returns are kept.
 	Returned(ctx context.Context, jid string) ([]string, error)
 }

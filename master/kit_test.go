@@ -185,7 +185,7 @@ type fakeJobs struct {
 	loads   map[string]wire.Map
 	minions map[string][]string
 	returns map[string]map[string]jobcache.Return
-	lookups int
+	offered int // accounts of jobs that came with returns
 	err     error
 }
 
@@ -211,11 +211,17 @@ func (j *fakeJobs) SaveMinions(_ context.Context, jid, source string, ids []stri
 	return j.err
 }
 
-func (j *fakeJobs) SaveReturn(_ context.Context, jid, id string, r jobcache.Return) (bool, error) {
+func (j *fakeJobs) SaveReturn(_ context.Context, jid, id string, r jobcache.Return, account wire.Map) (bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.err != nil {
 		return false, j.err
+	}
+	if account != nil {
+		j.offered++
+		if _, ok := j.loads[jid]; !ok {
+			j.loads[jid] = account
+		}
 	}
 	if j.returns[jid] == nil {
 		j.returns[jid] = map[string]jobcache.Return{}
@@ -225,14 +231,6 @@ func (j *fakeJobs) SaveReturn(_ context.Context, jid, id string, r jobcache.Retu
 	}
 	j.returns[jid][id] = r
 	return true, nil
-}
-
-func (j *fakeJobs) HasLoad(_ context.Context, jid string) (bool, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.lookups++
-	_, ok := j.loads[jid]
-	return ok, j.err
 }
 
 func (j *fakeJobs) Returned(_ context.Context, jid string) ([]string, error) {

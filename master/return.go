@@ -103,46 +103,31 @@ func (m *Master) spontaneous(id string, load wire.RawMap) (string, wire.RawMap, 
 	return jid, load, nil
 }
 
+// saveReturn keeps a return, and with it the return's own account of the job unless the job is known to be kept: nobody
+// may have published it.
 func (m *Master) saveReturn(ctx context.Context, jid, id string, value wire.Raw, load wire.RawMap) error {
-	if err := m.ensureLoad(ctx, jid, load); err != nil {
-		return err
+	var account wire.Map
+	if !m.known.has(jid) {
+		var err error
+		if account, err = load.Without("return", "sig").Map(); err != nil {
+			return fmt.Errorf("decode load of job %s: %w", jid, err)
+		}
 	}
 	retcode, _ := load.Get("retcode")
 	success, _ := load.Get("success")
 	args, _ := load.Get("fun_args")
 	first, err := m.deps.Jobs.SaveReturn(ctx, jid, id, jobcache.Return{
 		Return: value, Retcode: retcode, Success: success, FunArgs: args, Out: load.String("out"), Stamp: load.String("_stamp"),
-	})
+	}, account)
 	if err != nil {
 		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
 	}
+	m.known.add(jid)
 	if first {
 		m.metrics.returns.WithLabelValues("saved").Inc()
 	} else {
 		m.metrics.returns.WithLabelValues("repeated").Inc()
 	}
-	return nil
-}
-
-// ensureLoad keeps the return's own account of a job that nobody published, once per job.
-func (m *Master) ensureLoad(ctx context.Context, jid string, load wire.RawMap) error {
-	if m.known.has(jid) {
-		return nil
-	}
-	has, err := m.deps.Jobs.HasLoad(ctx, jid)
-	if err != nil {
-		return fmt.Errorf("look up job %s: %w", jid, err)
-	}
-	if !has {
-		account, err := load.Without("return", "sig").Map()
-		if err != nil {
-			return fmt.Errorf("decode load of job %s: %w", jid, err)
-		}
-		if err := m.deps.Jobs.SaveLoad(ctx, jid, account, nil); err != nil {
-			return fmt.Errorf("save job %s: %w", jid, err)
-		}
-	}
-	m.known.add(jid)
 	return nil
 }
 
@@ -239,7 +224,7 @@ func mapOf(m wire.Map, key string) (wire.Map, bool) {
 	return out, ok
 }
 
-// maxKnownJobs bounds the jobs whose loads are known to be saved. A forgotten one costs a look-up.
+// maxKnownJobs bounds the jobs whose loads are known to be saved. A forgotten one costs a record that loses.
 const maxKnownJobs = 8192
 
 // knownJobs remembers the latest jobs that have a load.

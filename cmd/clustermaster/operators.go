@@ -265,7 +265,7 @@ func (t *operators) SaveRun(ctx context.Context, jid string, load wire.Map, id s
 	if err != nil {
 		return fmt.Errorf("pack result of job %s: %w", jid, err)
 	}
-	_, err = t.jobs.SaveReturn(ctx, jid, id, jobcache.Return{Return: packed})
+	_, err = t.jobs.SaveReturn(ctx, jid, id, jobcache.Return{Return: packed}, nil)
 	return err
 }
 
