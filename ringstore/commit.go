@@ -85,6 +85,7 @@ type group struct {
 	deltas  []delta
 	hints   []hintDelta
 	overlay map[string][]byte // what the batch will put under a key; nil: removed
+	reader  *pebble.Iterator  // over what earlier groups wrote; made when first needed
 	dropped []uint64          // buckets
 	after   []func()          // run once the batch is visible
 	waits   bool
@@ -198,6 +199,11 @@ func (k *committer) collect(first *task) *group {
 		default:
 		}
 		break
+	}
+	if g.reader != nil {
+		if err := g.reader.Close(); err != nil {
+			g.fail(fmt.Errorf("read record: %w", err))
+		}
 	}
 	if !g.batch.Empty() {
 		if err := k.disk.db.ApplyNoSyncWait(g.batch, pebble.Sync); err != nil {
@@ -377,20 +383,31 @@ func (k *committer) cellOf(bucket uint64, r *Record) cellID {
 	return cellID{bucket: bucket, space: r.Space, partition: uint16(r.partition)}
 }
 
-// head returns the header under key, nil if there is none, and the whole size of key and value.
+// head returns the header under key, nil if there is none, and the whole size of key and value. It is valid until the next
+// call. Most keys are new, so the search goes by the bloom filters of all levels: Pebble's Get leaves out those of the last
+// level, where nearly all records lie, and reads a block of records there for nothing.
 func (k *committer) head(g *group, key []byte) ([]byte, int, error) {
 	if v, ok := g.overlay[string(key)]; ok {
 		return v, len(key) + len(v), nil
 	}
-	v, closer, err := k.disk.db.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
+	if g.reader == nil {
+		it, err := k.disk.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
+		if err != nil {
+			return nil, 0, fmt.Errorf("read record: %w", err)
+		}
+		g.reader = it
+	}
+	if !g.reader.SeekPrefixGE(key) {
+		if err := g.reader.Error(); err != nil {
+			return nil, 0, fmt.Errorf("read record: %w", err)
+		}
 		return nil, 0, nil
 	}
+	v, err := g.reader.ValueAndErr()
 	if err != nil {
 		return nil, 0, fmt.Errorf("read record: %w", err)
 	}
-	out := append(make([]byte, 0, headerLen), v[:min(len(v), headerLen)]...)
-	return out, len(key) + len(v), closer.Close()
+	return v[:min(len(v), headerLen)], len(key) + len(v), nil
 }
 
 // hold keeps a copy for owners that are away.
