@@ -27,6 +27,7 @@ var rooms = map[string]room{
 	"cli":                 {[]string{"config", "gather", "internal/fnmatch", "internal/pytext", "internal/yaml11", "operator", "output", "wire"}, "commands ask the local socket, never cluster or master"},
 	"output":              {[]string{"internal/pytext", "internal/yaml11", "wire"}, "outputters turn values into text"},
 	"runner":              {[]string{"internal/fnmatch", "internal/pytext", "wire"}, "runner functions know no sockets and ask through interfaces of their own"},
+	"backup":              {[]string{"cluster/fsm"}, "the form of a file; what is saved and where is told by the composition root"},
 	"operator":            {[]string{"gather", "wire"}, "the socket translates; it neither renders nor decides"},
 	"master":              {[]string{"cluster", "event", "jobcache", "keystore", "target", "wire"}, "request handlers know neither how bytes travel nor where data lies"},
 	"gather":              {[]string{"wire"}, "the algorithm reaches a master through an interface"},

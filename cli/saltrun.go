@@ -109,6 +109,11 @@ func (r *runnerRun) docs(ctx context.Context, d Daemon) int {
 
 func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 	args, kwargs := parseWords(words, r.v.text("no_parse"))
+	kwargs, err := r.env.askPassphrase(r.fun, args, kwargs)
+	if err != nil {
+		r.env.errorf("ERROR: %s", err)
+		return ExitFailed
+	}
 	req := operator.RunRequest{Fun: r.fun, Args: args, Kwargs: kwargs, JID: r.v.text("jid"), User: r.env.user(), Async: r.v.on("async")}
 	res, err := d.Run(ctx, req, r.meanwhile)
 	switch {

@@ -87,6 +87,27 @@ func TestSaltRunArguments(t *testing.T) {
 	}
 }
 
+func TestPassphraseIsAskedForBackupsAlone(t *testing.T) {
+	t.Parallel()
+	for words, want := range map[string]string{
+		"cluster.backup /b":                        "[{passphrase from the input}]",
+		"cluster.restore /b jobs=True":             "[{jobs true} {passphrase from the input}]",
+		"cluster.backup /b passphrase_file=/p":     "[{passphrase_file /p}]",
+		"cluster.backup /b passphrase=typed-in-it": "[{passphrase typed-in-it}]",
+		"cluster.remove m3":                        "[]",
+	} {
+		var got operator.RunRequest
+		d := &fakeDaemon{runner: func(r operator.RunRequest, _ func(string, any)) (operator.RunResult, error) {
+			got = r
+			return operator.RunResult{Return: true}, nil
+		}}
+		run(t, SaltRun, d, "from the input\nmore", strings.Fields(words)...)
+		if s := fmt.Sprint(got.Kwargs); s != want {
+			t.Errorf("%s: called with %s, want %s", words, s, want)
+		}
+	}
+}
+
 func TestSaltCP(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

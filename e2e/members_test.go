@@ -521,3 +521,88 @@ func TestQuorumLostForGood(t *testing.T) {
 		}
 	}
 }
+
+// A cluster is saved, all its disks are lost, a new one is founded, and the
+// backup is brought back: the minion goes on with its key and the old jobs are
+// there.
+func TestBackupBringsAClusterBack(t *testing.T) {
+	Venvs(t)
+	c := NewCluster(t, ClusterOptions{})
+	c.StartMasters(t)
+	minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3008.3", Master: c.Masters[1].Addr})
+	minion.Run(t)
+	c.Minions = []*Minion{minion}
+	acceptAll(t, c, c.Masters[0])
+	m := c.Masters[1]
+	Eventually(t, 60*time.Second, "the minion answers", func() error { return answersAll(t, c, m) })
+	jid := job(t, m, "*", "test.echo", "old")
+	Eventually(t, 20*time.Second, "all returns", func() error { return hasReturns(t, m, jid, "old", c.IDs()) })
+
+	file, phrase := filepath.Join(c.Dir, "cluster.backup"), filepath.Join(c.Dir, "passphrase")
+	if err := os.WriteFile(phrase, []byte("correct horse battery staple\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"cluster.backup", file}, "no passphrase"}, // nothing on stdin
+		{[]string{"cluster.backup", "relative", "passphrase_file=" + phrase}, "absolute path"},
+		{[]string{"cluster.backup", file, "passphrase=short"}, "at least 12"},
+		{[]string{"cluster.backup", phrase, "passphrase_file=" + phrase}, "is there already"},
+	} {
+		if r := m.Runner(t, tt.args...); r.Code != 1 || !strings.Contains(r.Stdout, tt.want) {
+			t.Errorf("want %q\n%v", tt.want, r)
+		}
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("a refused backup left its file")
+	}
+	v := order(t, m, "cluster.backup", file, "passphrase_file="+phrase, "jobs=True")
+	if v["keys"] != 1.0 || v["jobs"].(float64) < 1 {
+		t.Errorf("saved %v", v)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+
+	key := order(t, m, "cluster.restore", file, "passphrase_file="+phrase, "test=True")
+	if key["restored"] != false || key["keys"] != 1.0 {
+		t.Errorf("test of the restore: %v", key)
+	}
+	minion.Freeze(t) // it shall not meet the new cluster before that has its key back
+	for _, m := range c.Masters {
+		m.Kill(t)
+		m.Wipe(t)
+	}
+	c.StartMasters(t)
+	if err := hasKeys(t, m, "minions", nil); err != nil {
+		t.Fatalf("the new cluster knows a key: %v", err)
+	}
+	if r := m.Runner(t, "cluster.restore", file, "passphrase=not the right one"); r.Code != 1 || !strings.Contains(r.Stdout, "wrong passphrase") {
+		t.Errorf("%v", r)
+	}
+	if v := order(t, m, "cluster.restore", file, "passphrase_file="+phrase, "jobs=True"); v["restored"] != true || v["keys"] != 1.0 {
+		t.Errorf("restored %v", v)
+	}
+	for _, m := range c.Masters {
+		if err := hasKeys(t, m, "minions", c.IDs()); err != nil {
+			t.Errorf("%s: %v", m.ID, err)
+		}
+	}
+	offset := minion.LogSize()
+	minion.Thaw(t)
+	Eventually(t, 90*time.Second, "the minion answers the new cluster", func() error { return answersAll(t, c, m) })
+	for _, line := range minion.Errors(t, offset) {
+		if strings.Contains(line, "public key") || strings.Contains(line, "master key") {
+			t.Errorf("the minion complains: %s", line)
+		}
+	}
+	Eventually(t, 30*time.Second, "the old job", func() error { return hasReturns(t, m, jid, "old", c.IDs()) })
+	for _, m := range c.Masters {
+		if log, err := os.ReadFile(m.Log); err != nil || bytes.Contains(log, []byte("correct horse")) || bytes.Contains(log, []byte("not the right one")) {
+			t.Errorf("%s has the passphrase in its log, or none: %v", m.ID, err)
+		}
+	}
+}

@@ -2,6 +2,13 @@ package runner
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"clustermaster/wire"
 )
@@ -10,6 +17,112 @@ import (
 type ClusterRescue interface {
 	// Recover makes the master asked the whole cluster; confirm is the cluster_id, typed by the operator. It returns the ids given up.
 	Recover(ctx context.Context, confirm string) ([]string, error)
+}
+
+// BackupView is what a backup holds.
+type BackupView struct {
+	ClusterID string
+	Master    string // that wrote it
+	At        time.Time
+	Members   []string // ids, for the record
+	Keys      int      // of minions, in all states
+	Jobs      int      // written or put back; 0 if they were not asked for
+	Bytes     int64    // of the file; 0 if it was read
+	Dropped   []string // ids whose keys are here now and not in the backup
+	Note      string   // what is not complete
+}
+
+// ClusterBackups writes and reads files on the master asked. Paths are absolute.
+type ClusterBackups interface {
+	Backup(ctx context.Context, path, passphrase string, jobs bool) (BackupView, error)
+	// Restore puts back what the file holds; with test it only says what that would be.
+	Restore(ctx context.Context, path, passphrase string, jobs, test bool) (BackupView, error)
+}
+
+// Backups is the part of the family cluster that saves and restores.
+func Backups(b ClusterBackups) []Function {
+	params := []Param{Need("file"), Secret("passphrase"), Opt("passphrase_file", nil), Opt("jobs", false)}
+	return []Function{
+		{
+			Name: "cluster.backup", Params: params,
+			Doc: "Write minion keys, cluster key, session secrets and the list of members to a new file on this master, sealed with a passphrase.\n\n" +
+				"file\n    absolute path that does not exist yet\npassphrase_file\n    absolute path of a file with the passphrase, 12 characters or more; without it salt-run asks\n" +
+				"jobs\n    True: also all jobs and returns\n\nExample:\n\n    salt-run cluster.backup /root/cluster.backup passphrase_file=/root/passphrase",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				path, passphrase, err := sealedFile(c)
+				if err != nil {
+					return nil, err
+				}
+				v, err := b.Backup(ctx, path, passphrase, c.True("jobs"))
+				if err != nil {
+					return nil, err
+				}
+				if v.Note != "" {
+					c.Warn(v.Note)
+				}
+				return append(wire.Map{{Key: "file", Value: path}, {Key: "bytes", Value: v.Bytes}}, v.rows()...), nil
+			},
+		},
+		{
+			Name: "cluster.restore", Params: append(params[:len(params):len(params)], Opt("test", false)),
+			Doc: "Bring back what cluster.backup wrote, on this cluster or on a new one: cluster key, session secrets and exactly those minion keys, so\n" +
+				"that minions go on without a new key. Members stay as they are. The whole file is checked first.\n\n" +
+				"test\n    True: check the file and say what it holds; change nothing\n\n" +
+				"Example:\n\n    salt-run cluster.restore /root/cluster.backup passphrase_file=/root/passphrase",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				path, passphrase, err := sealedFile(c)
+				if err != nil {
+					return nil, err
+				}
+				v, err := b.Restore(ctx, path, passphrase, c.True("jobs"), c.True("test"))
+				if err != nil {
+					return nil, err
+				}
+				if v.Note != "" {
+					c.Warn(v.Note)
+				}
+				return append(wire.Map{{Key: "restored", Value: !c.True("test")}}, append(v.rows(), wire.Pair{Key: "keys_dropped", Value: texts(v.Dropped)})...), nil
+			},
+		},
+	}
+}
+
+func (v BackupView) rows() wire.Map {
+	return wire.Map{
+		{Key: "cluster_id", Value: v.ClusterID}, {Key: "written_by", Value: v.Master}, {Key: "written_at", Value: v.At.Format(time.RFC3339)},
+		{Key: "members", Value: texts(v.Members)}, {Key: "keys", Value: int64(v.Keys)}, {Key: "jobs", Value: int64(v.Jobs)},
+	}
+}
+
+// maxPassphrase bounds what is read of a passphrase file.
+const maxPassphrase = 4096
+
+// sealedFile reads the arguments that backup and restore share.
+func sealedFile(c *Call) (path, passphrase string, err error) {
+	path = c.Text("file")
+	if !filepath.IsAbs(path) {
+		return "", "", fmt.Errorf("%s: give an absolute path; the master opens it, not this command", path)
+	}
+	passphrase = c.Text("passphrase")
+	if from := c.Text("passphrase_file"); from != "" {
+		if passphrase != "" {
+			return "", "", errors.New("passphrase and passphrase_file are both given; leave one out")
+		}
+		f, err := os.Open(from)
+		if err != nil {
+			return "", "", fmt.Errorf("read passphrase_file: %w", err)
+		}
+		defer f.Close()
+		b, err := io.ReadAll(io.LimitReader(f, maxPassphrase))
+		if err != nil {
+			return "", "", fmt.Errorf("read passphrase_file: %w", err)
+		}
+		passphrase = strings.TrimRight(string(b), "\r\n")
+	}
+	if passphrase == "" {
+		return "", "", errors.New("no passphrase: give passphrase_file=/path, or type it when salt-run asks")
+	}
+	return path, passphrase, nil
 }
 
 // Rescue is the part of the family cluster for the days when all else fails.
