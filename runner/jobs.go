@@ -92,7 +92,7 @@ func Jobs(d JobsDeps) []Function {
 		},
 		{
 			Name: "jobs.master", Run: d.master,
-			Doc: "List the runner functions that run on this master now.\n\nExample:\n\n    salt-run jobs.master",
+			Doc: "List the runner functions that run on this master now, this call among them.\n\nExample:\n\n    salt-run jobs.master",
 		},
 	}
 }
@@ -305,13 +305,11 @@ func (d JobsDeps) lastRun(ctx context.Context, c *Call) (any, error) {
 	return wire.Map{{Key: jid, Value: job}}, nil
 }
 
-func (d JobsDeps) master(_ context.Context, c *Call) (any, error) {
+func (d JobsDeps) master(context.Context, *Call) (any, error) {
 	ret := []any{}
 	if d.Running != nil {
 		for _, call := range d.Running() {
-			if call.String("jid") != c.JID {
-				ret = append(ret, append(append(wire.Map(nil), call...), wire.Pair{Key: "pid", Value: int64(os.Getpid())}))
-			}
+			ret = append(ret, append(append(wire.Map(nil), call...), wire.Pair{Key: "pid", Value: int64(os.Getpid())}))
 		}
 	}
 	return ret, nil

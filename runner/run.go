@@ -25,7 +25,7 @@ var (
 	WheelClient  = Client{Name: "wheel", Prefix: "salt/wheel"}
 )
 
-// events is where a call's events go. Fire adds _stamp.
+// events is where a call's events go. Fire sets _stamp, where the data has it or else last.
 type events interface {
 	Fire(tag string, data wire.Map)
 }
@@ -168,6 +168,7 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 		{Key: "fun", Value: r.client.Name + "." + req.Fun}, {Key: "jid", Value: req.JID},
 		{Key: "user", Value: req.User}, {Key: "fun_args", Value: funArgs(public)},
 	}
+	data = append(data, wire.Pair{Key: "_stamp", Value: r.deps.Stamp(r.deps.Now())})
 	if !r.enter(req.JID, data) {
 		res := r.refuse(public, ErrBusy.Error())
 		res.Retcode = 1
@@ -181,7 +182,7 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	if told, ok := res.Return.(Told); ok {
 		res.Return, kept = told.Value, told.Kept
 	}
-	data = append(data, wire.Pair{Key: "return", Value: kept}, wire.Pair{Key: "success", Value: res.Success})
+	data = append(data.Set("_stamp", r.deps.Stamp(r.deps.Now())), wire.Pair{Key: "return", Value: kept}, wire.Pair{Key: "success", Value: res.Success})
 	if !res.Success {
 		data = append(data, wire.Pair{Key: "retcode", Value: int64(res.Retcode)})
 	}
@@ -288,7 +289,7 @@ func (r *Runner) leave(jid string) {
 	delete(r.running, jid)
 }
 
-// Running lists the calls that run on this master now, oldest first, as {fun, jid, user, fun_args}.
+// Running lists the calls that run on this master now, oldest first, as {fun, jid, user, fun_args, _stamp}.
 func (r *Runner) Running() []wire.Map {
 	r.mu.Lock()
 	defer r.mu.Unlock()

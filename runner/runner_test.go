@@ -110,7 +110,7 @@ func TestRun(t *testing.T) {
 	if got := b.tags(); got != tag+"new "+tag+"ret" {
 		t.Errorf("events %s", got)
 	}
-	if got, want := pytext.Repr(b.fired[0].Data), "{'fun': 'runner.test.arg', 'jid': '20261121093513244628', 'user': 'root', 'fun_args': [1, {'a': 'b', '__x': 1}]}"; got != want {
+	if got, want := pytext.Repr(b.fired[0].Data), "{'fun': 'runner.test.arg', 'jid': '20261121093513244628', 'user': 'root', 'fun_args': [1, {'a': 'b', '__x': 1}], '_stamp': '"; !strings.HasPrefix(got, want) {
 		t.Errorf("new event %s, want %s", got, want)
 	}
 	if got := pytext.Repr(b.fired[1].Data); !strings.HasSuffix(got, "'return': {'args': [1], 'kwargs': {'a': 'b'}}, 'success': True}") {
