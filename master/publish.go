@@ -51,6 +51,7 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	if r.JID != "" && !validJID(r.JID) {
 		return Published{Error: "Master failed to assign jid"}, nil
 	}
+	r.TgtType, r.Tgt = target.ForMinions(r.TgtType, r.Tgt, m.deps.Targets)
 	delimiter := r.Kwargs.String("delimiter")
 	found, err := target.Match(ctx, r.TgtType, r.Tgt, delimiter, m.deps.Targets, true)
 	if err != nil {

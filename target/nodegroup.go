@@ -19,6 +19,24 @@ func expandNodegroup(src Source, name string) []string {
 	return words
 }
 
+// ForMinions is a target as minions get it: nodegroups, which they don't know, are written out, and words of a compound
+// expression stand one blank apart.
+func ForMinions(tgtType string, tgt any, src Source) (string, any) {
+	var words []string
+	switch tgtType {
+	case "nodegroup":
+		name, _ := tgt.(string)
+		words = expandNodegroup(src, name)
+	case "compound":
+		words, _ = asWords(tgt)
+		words, _ = writeOut(src, words)
+	}
+	if len(words) == 0 {
+		return tgtType, tgt
+	}
+	return "compound", strings.Join(words, " ")
+}
+
 type expansion struct {
 	src   Source
 	words int // seen so far: groups that name each other twice grow fast

@@ -224,3 +224,22 @@ func BenchmarkCompound(b *testing.B) {
 		}
 	}
 }
+
+// TestForMinions: what is sent to minions means the same and names no nodegroup.
+func TestForMinions(t *testing.T) {
+	t.Parallel()
+	g := load(t)
+	for _, c := range g.Cases {
+		tgtType, sent := ForMinions(c.Type, c.Tgt, g)
+		if text, ok := sent.(string); ok && len(c.Minions) > 0 && (tgtType == "nodegroup" || tgtType == "compound" && strings.Contains(text, "N@")) {
+			t.Errorf("%s %v is sent as %s %q", c.Type, c.Tgt, tgtType, text)
+		}
+		got, err := Match(t.Context(), tgtType, sent, "", g, c.Greedy)
+		if want := slices.Sorted(slices.Values(c.Minions)); err != nil || !slices.Equal(slices.Sorted(slices.Values(got.Minions)), want) {
+			t.Errorf("%s %v, sent as %s %v, matches %v, want %v (error %v)", c.Type, c.Tgt, tgtType, sent, got.Minions, want, err)
+		}
+	}
+	if tgtType, sent := ForMinions("nodegroup", "nosuch", g); tgtType != "nodegroup" || sent != "nosuch" {
+		t.Errorf("an unknown nodegroup is sent as %s %v", tgtType, sent)
+	}
+}
