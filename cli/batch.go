@@ -119,11 +119,12 @@ func (b *batch) do(ctx context.Context) error {
 			}
 		}
 	}()
+	var arrived *happening // a return is shown after the window slid on, as in Salt
 	wait := time.Duration(b.run.v.float("batch_wait") * float64(time.Second))
 	free := time.NewTimer(0)
 	defer free.Stop()
 	held := []time.Time{} // slots that are free from then on
-	for len(minions) > 0 || len(active) > 0 {
+	for len(minions) > 0 || len(active) > 0 || arrived != nil {
 		now := time.Now()
 		held = later(held, now)
 		if n := min(width-len(active)-len(held), len(minions)); n > 0 {
@@ -137,6 +138,11 @@ func (b *batch) do(ctx context.Context) error {
 			}
 			slices++
 			go b.slice(ctx, slice, happenings)
+		}
+		if arrived != nil {
+			b.onReturn(arrived.id, arrived.ret)
+			arrived = nil
+			continue
 		}
 		if len(held) > 0 {
 			free.Reset(held[0].Sub(now))
@@ -163,11 +169,12 @@ func (b *batch) do(ctx context.Context) error {
 			if wait > 0 {
 				held = append(held, time.Now().Add(wait))
 			}
-			b.onReturn(h.id, h.ret)
 			if b.run.v.on("failhard") && retcode(h.ret.Retcode) != 0 {
 				b.halted = true
+				b.onReturn(h.id, h.ret)
 				return nil
 			}
+			arrived = &h
 		}
 	}
 	return nil

@@ -4,7 +4,8 @@ import "strings"
 
 // Option groups that several commands share.
 
-var logLevels = []string{"all", "garbage", "trace", "debug", "profile", "info", "warning", "error", "critical", "quiet"}
+// logLevels in the order in which Salt's errors name them.
+var logLevels = []string{"all", "debug", "error", "critical", "garbage", "info", "profile", "quiet", "trace", "warning"}
 
 const (
 	groupTarget  = "Target Options"

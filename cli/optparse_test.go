@@ -26,7 +26,7 @@ func TestUsageErrors(t *testing.T) {
 		{"ambiguous", saltParser(), []string{"--ou", "json"},
 			"ambiguous option: --ou (--out, --out-file, --out-file-append, --out-indent, --output, --output-diff, --output-file, --output-file-append, --output-indent?)"},
 		{"not a float", saltParser(), []string{"--batch-wait", "x"}, "option --batch-wait: invalid floating-point value: 'x'"},
-		{"level", saltParser(), []string{"-l", "loud"}, "option -l: invalid choice: 'loud' (choose from 'all', 'garbage', 'trace', 'debug', 'profile', 'info', 'warning', 'error', 'critical', 'quiet')"},
+		{"level", saltParser(), []string{"-l", "loud"}, "option -l: invalid choice: 'loud' (choose from 'all', 'debug', 'error', 'critical', 'garbage', 'info', 'profile', 'quiet', 'trace', 'warning')"},
 		{"bare preserve", saltKeyParser(), []string{"--preserve-minions"}, "--preserve-minions option requires 1 argument"},
 		{"no verbose", saltRunParser(), []string{"-v", "x"}, "no such option: -v"},
 	}

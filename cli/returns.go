@@ -14,7 +14,7 @@ import (
 
 // answered is what the summary needs to know of one minion.
 type answered struct {
-	silent, unconnected, failed bool
+	silent, failed bool
 }
 
 // gather sends the job and prints each return as it arrives.
@@ -45,8 +45,8 @@ func (r *saltRun) gather(ctx context.Context) int {
 		if _, known := seen[id]; known {
 			continue
 		}
-		text, unconnected := r.silence(ctx, id, summary.JID)
-		seen[id] = answered{silent: true, unconnected: unconnected}
+		text := "Minion did not return. [No response]\n" + lateReturns(summary.JID)
+		seen[id] = answered{silent: true}
 		failed = true
 		if err := r.print.show(output.Result{Value: wire.Map{{Key: id, Value: text}}, Outputter: "no_return", Retcode: 1}); err != nil && failure == nil {
 			failure = err
@@ -142,37 +142,12 @@ func number(v any) int {
 	return 0
 }
 
-// presence is what a Daemon may know beyond returns.
-type presence interface {
-	// Seen lists those of ids that have cached grains.
-	Seen(ctx context.Context, ids []string) ([]string, error)
-	// Connected lists those of ids that hold a session with any master.
-	Connected(ctx context.Context, ids []string) ([]string, error)
-}
-
-// silence words why a minion has no return.
-func (r *saltRun) silence(ctx context.Context, id, jid string) (text string, unconnected bool) {
-	if d, ok := r.daemon.(presence); ok {
-		seen, err1 := d.Seen(ctx, []string{id})
-		connected, err2 := d.Connected(ctx, []string{id})
-		if err1 == nil && err2 == nil && len(seen) == 1 && len(connected) == 0 {
-			return "Minion did not return. [Not connected]", true
-		}
-	}
-	return "Minion did not return. [No response]\n" + lateReturns(jid), false
-}
-
 func (r *saltRun) summary(seen map[string]answered) {
-	var silent, unconnected, unresponsive, failed []string
+	var silent, failed []string
 	for id, a := range seen {
 		switch {
 		case a.silent:
 			silent = append(silent, id)
-			if a.unconnected {
-				unconnected = append(unconnected, id)
-			} else {
-				unresponsive = append(unresponsive, id)
-			}
 		case a.failed:
 			failed = append(failed, id)
 		}
@@ -188,7 +163,7 @@ func (r *saltRun) summary(seen map[string]answered) {
 		for _, l := range []struct {
 			label string
 			ids   []string
-		}{{"Minions not connected: ", unconnected}, {"Minions not responding: ", unresponsive}, {"Minions with failures: ", failed}} {
+		}{{"Minions not responding: ", silent}, {"Minions with failures: ", failed}} {
 			if len(l.ids) > 0 {
 				sort.Strings(l.ids)
 				line(l.label + strings.Join(l.ids, " "))

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 	"time"
+	"unicode"
 
 	"clustermaster/config"
 	"clustermaster/gather"
@@ -117,8 +118,7 @@ func Salt(ctx context.Context, args []string, env Env) int {
 // down answers for a master that can't be reached. Salt leaves with 0 then.
 func (r *saltRun) down(err error) int {
 	if r.env.noMaster(err, r.opts) {
-		r.env.println(masterDown)
-		return ExitOK
+		return r.shown(masterDown)
 	}
 	r.env.errorf("ERROR: %s", err)
 	return ExitFailed
@@ -204,12 +204,9 @@ func (r *saltRun) kwargs() wire.Map {
 	return kw
 }
 
-// listTarget cuts the ids of -L at commas, dropping blanks, or else at white space.
+// listTarget cuts the ids of -L at commas and white space.
 func listTarget(text string) []string {
-	if strings.Contains(text, ",") {
-		return strings.Split(strings.ReplaceAll(text, " ", ""), ",")
-	}
-	return strings.Fields(text)
+	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })
 }
 
 // compound cuts several functions and their arguments apart: at stand-alone separators if their number fits, else at every separator.

@@ -200,8 +200,8 @@ func TestSaltBatch(t *testing.T) {
 		d := &fakeDaemon{minions: map[string]minion{"a": {answer: "x", after: time.Second}, "b": {answer: "y", after: time.Second, retcode: int64(3)}, "c": {silent: true}}}
 		r := run(t, Salt, d, "", "*", "x.y", "-b", "1")
 		jid := d.published[len(d.published)-1].JID
-		want := "Minion c did not respond. No job will be sent.\n\nExecuting run on ['a']\n\na:\n    x\njid:\n    " + jid + "\nretcode:\n    0\n" +
-			"\nExecuting run on ['b']\n\nb:\n    y\njid:\n    " + jid + "\nretcode:\n    3\n"
+		want := "Minion c did not respond. No job will be sent.\n\nExecuting run on ['a']\n\n\nExecuting run on ['b']\n\n" + // the window slides on first
+			"a:\n    x\njid:\n    " + jid + "\nretcode:\n    0\nb:\n    y\njid:\n    " + jid + "\nretcode:\n    3\n"
 		r.check(t, 3, want, "")
 
 		d.minions["a"] = minion{answer: "x", retcode: int64(4)}

@@ -17,15 +17,16 @@ import (
 const maxCopied = 16 << 20
 
 func saltCPParser() *parser {
-	p := newParser("salt-cp", "[options] '<target>' SOURCE DEST", "Copy small files to minions. Every file travels whole inside one job.",
+	p := newParser("salt-cp", "[options] '<target>' SOURCE DEST", "Copy files to minions. Every file travels whole inside one job; with --chunked in pieces.",
 		"salt-cp '*' motd /etc/motd",
-		"salt-cp -L 'web1,web2' a.conf b.conf /etc/app/")
+		"salt-cp -L 'web1,web2' a.conf b.conf /etc/app/",
+		"salt-cp -C '*' site /srv/www")
 	p.addTimeout("Seconds to wait for returns before the minions are asked whether they still run the job. Default: 5.")
 	p.addTargets(false)
 	p.addOutput()
 	p.add(groupFiles,
-		option{names: "-C --chunked", dest: "chunked", help: "Copy big files and folders in pieces; not there yet."},
-		option{names: "-n --no-compression", dest: "no_compression", help: "Accepted for scripts; changes nothing."},
+		option{names: "-C --chunked", dest: "chunked", help: "Copy big files, and folders with all below them, in pieces; modes are kept."},
+		option{names: "-n --no-compression", dest: "no_compression", help: "Send the pieces of --chunked as they are, not compressed."},
 	)
 	p.addLogging("-l --log-level")
 	return p
@@ -54,20 +55,20 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 	if run.print, err = env.printer(v, opts); err != nil {
 		return p.fail(env.Stderr, err)
 	}
-	if v.on("chunked") {
-		env.errorf("ERROR: --chunked is not there yet; copy files up to %d MiB without it, or serve them from file_roots", maxCopied>>20)
-		return ExitFailed
+	sources, dest := operands[1:len(operands)-1], operands[len(operands)-1]
+	run.job = gather.Publish{Tgt: operands[0], TgtType: kind, Fun: "cp.recv", User: env.user()}
+	if !v.on("chunked") {
+		files, code, err := loadFiles(sources)
+		if err != nil {
+			env.println(err.Error())
+			return code
+		}
+		if len(files) == 0 { // Salt prints an empty result for sources that aren't there, and leaves with 0; so does this, but says why
+			env.errorf("none of the source files is there")
+			return run.shown(wire.Map{})
+		}
+		run.job.Arg = []any{files, dest}
 	}
-	files, code, err := loadFiles(operands[1 : len(operands)-1])
-	if err != nil {
-		env.println(err.Error())
-		return code
-	}
-	if len(files) == 0 { // Salt prints an empty result for sources that aren't there, and leaves with 0; so does this, but says why
-		env.errorf("none of the source files is there")
-		return run.shown(wire.Map{})
-	}
-	run.job = gather.Publish{Tgt: operands[0], TgtType: kind, Fun: "cp.recv", Arg: []any{files, operands[len(operands)-1]}, User: env.user()}
 	if kind == "list" {
 		run.job.Tgt = listTarget(operands[0])
 	}
@@ -80,6 +81,9 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 		return run.down(err)
 	}
 	defer run.daemon.Close()
+	if v.on("chunked") {
+		return run.chunked(ctx, sources, dest)
+	}
 	return run.copy(ctx)
 }
 
@@ -102,7 +106,8 @@ func (r *saltRun) copy(ctx context.Context) int {
 	return r.shown(all)
 }
 
-func (r *saltRun) shown(v wire.Map) int {
+// shown prints a value and is the exit code of a run that ends with it.
+func (r *saltRun) shown(v any) int {
 	if err := r.print.show(output.Result{Value: v}); err != nil {
 		r.env.errorf("ERROR: %s", err)
 		return ExitFailed

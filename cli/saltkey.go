@@ -202,7 +202,7 @@ func (r *keyRun) act(ctx context.Context, action string) int {
 	case "print":
 		return r.display(r.listing(r.matching(match, keyStates), func(k operator.Key) any { return k.Pub }, true))
 	case "finger":
-		return r.fingers(match, all)
+		return r.fingers(match)
 	}
 	return r.change(ctx, name, match)
 }
@@ -254,27 +254,32 @@ func (r *keyRun) listing(chosen any, show func(operator.Key) any, details bool) 
 
 // matching chooses the keys in some states whose id matches a glob or one of several.
 func (r *keyRun) matching(match string, states []string) func(operator.Key) bool {
+	globs := globsOf(match)
+	return func(k operator.Key) bool { return contains(states, k.State) && matchesAny(globs, k.ID) }
+}
+
+// globsOf cuts a match at commas.
+func globsOf(match string) []string {
 	globs := []string{}
 	for _, g := range strings.Split(match, ",") {
 		if g = strings.TrimSpace(g); g != "" {
 			globs = append(globs, g)
 		}
 	}
-	return func(k operator.Key) bool {
-		if !contains(states, k.State) {
-			return false
-		}
-		for _, g := range globs {
-			if fnmatch.Match(g, k.ID) {
-				return true
-			}
-		}
-		return false
-	}
+	return globs
 }
 
-// fingers prints fingerprints of the body of keys: the form that minions show, whatever the line ends of the stored text.
-func (r *keyRun) fingers(match string, all bool) int {
+func matchesAny(globs []string, name string) bool {
+	for _, g := range globs {
+		if fnmatch.Match(g, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// fingers prints fingerprints of the body of keys, the master's own among them: the form that minions show, whatever the line ends of the stored text.
+func (r *keyRun) fingers(match string) int {
 	var failure error
 	finger := func(name, pem string) any {
 		text, err := wire.Fingerprint(pem, r.opts.HashType)
@@ -284,16 +289,18 @@ func (r *keyRun) fingers(match string, all bool) int {
 		return text
 	}
 	found := r.listing(r.matching(match, keyStates), func(k operator.Key) any { return finger(k.ID, k.Pub) }, true)
-	if all && len(r.lists.Local) > 0 {
-		names := make([]string, 0, len(r.lists.Local))
-		for name := range r.lists.Local {
+	names := make([]string, 0, len(r.lists.Local))
+	for name := range r.lists.Local {
+		if matchesAny(globsOf(match), name) {
 			names = append(names, name)
 		}
-		sort.Strings(names)
-		local := wire.Map{}
-		for _, name := range names {
-			local = append(local, wire.Pair{Key: name, Value: finger(name, r.lists.Local[name])})
-		}
+	}
+	sort.Strings(names)
+	local := wire.Map{}
+	for _, name := range names {
+		local = append(local, wire.Pair{Key: name, Value: finger(name, r.lists.Local[name])})
+	}
+	if len(local) > 0 {
 		found = append(found, wire.Pair{Key: "local", Value: local})
 	}
 	if failure != nil {

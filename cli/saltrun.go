@@ -126,7 +126,9 @@ func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 		r.env.println("Exception occurred in runner " + r.fun + ": " + err.Error())
 		return ExitFailed
 	case req.Async:
-		r.env.logWarning("Running in asynchronous mode. The result can be read from the events of the master or from the job cache. This execution is running under tag salt/run/" + res.JID)
+		if level := r.level(); level != "error" && level != "critical" && level != "quiet" {
+			r.env.logWarning("Running in asynchronous mode. The result can be read from the events of the master or from the job cache. This execution is running under tag salt/run/" + res.JID)
+		}
 		return ExitOK
 	}
 	if !r.v.on("quiet") {
@@ -136,6 +138,14 @@ func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 		}
 	}
 	return res.Retcode
+}
+
+// level is the level of messages on the terminal.
+func (r *runnerRun) level() string {
+	if r.v.given("log_level") {
+		return r.v.text("log_level")
+	}
+	return r.opts.LogLevel
 }
 
 // meanwhile prints what a function shows before it ends.
