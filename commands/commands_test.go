@@ -1,0 +1,33 @@
+package commands
+
+import "testing"
+
+// scenes are all lines of the checklist, in an order in which they can run.
+func scenes() []scene {
+	var all []scene
+	for _, list := range [][]scene{saltScenes(), targetScenes(), outputScenes(), batchScenes(), copyScenes(), runnerScenes(), keyScenes(), absentScenes()} {
+		all = append(all, list...)
+	}
+	return all
+}
+
+// TestCommands runs the checklist. First those that only look, beside each other; then those that need the masters for themselves.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	p := startPair(t)
+	t.Run("beside", func(t *testing.T) {
+		for _, c := range scenes() {
+			if !c.alone {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					p.play(t, c)
+				})
+			}
+		}
+	})
+	for _, c := range scenes() {
+		if c.alone {
+			t.Run(c.name, func(t *testing.T) { p.play(t, c) })
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package commands
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func copyScenes() []scene {
+	big := bytes.Repeat([]byte("0123456789abcdef\x00\xff\n"), 20000) // several pieces of salt_cp_chunk_size
+	tree := func(t *testing.T, p *pair) {
+		for _, s := range []*side{p.theirs, p.ours} {
+			for name, text := range map[string][]byte{"motd": []byte("hello\n"), "big": big, "tree/a.conf": []byte("a\n"), "tree/sub/b.sh": []byte("b\n")} {
+				path := filepath.Join(s.Dir, "src", name)
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, text, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Chmod(filepath.Join(s.Dir, "src/tree/sub/b.sh"), 0o750); err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range []string{"src/tree/none", "to"} {
+				if err := os.MkdirAll(filepath.Join(s.Dir, d), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	return []scene{{name: "27_salt_cp", before: tree, lines: []line{
+		cp("web-a", "DIR/src/motd", "DIR/to/motd").writes("DIR/to/motd"),
+		cp("web-a", "DIR/src/motd", "DIR/src/tree/a.conf", "DIR/to/"),
+		cp("-L", "web-a,web-b", "DIR/src/motd", "DIR/to/both").anyOrder(),
+		cp("-C", "web-a", "DIR/src/big", "DIR/to/big").writes("DIR/to/big"),
+		cp("-C", "-n", "web-a", "DIR/src/big", "DIR/to/plain").writes("DIR/to/plain"),
+		cp("-C", "web-a", "DIR/src/motd", "DIR/to/dir/").writes("DIR/to/dir/motd"),
+		cp("-C", "web-a", "DIR/src/tree", "DIR/to").blocks(`^ {4}DIR`),
+		salt("web-a", "file.get_mode", "DIR/to/tree/sub/b.sh"),
+		salt("web-a", "file.directory_exists", "DIR/to/tree/none"),
+		cp("web-a", "DIR/src/tree", "DIR/to/x"),
+		cp("-C", "web-a", "DIR/src/nosuch", "DIR/to/x"),
+		cp("web-a", "DIR/src/nosuch", "DIR/to/x").unlike("Missing sources of salt-cp", prints("", "none of the source files is there\n", 0)),
+		cp("web-a", "DIR/src/motd", "/dev/null/x"),
+		cp("nosuch", "DIR/src/motd", "DIR/to/x"),
+		cp("-C", "nosuch", "DIR/src/motd", "DIR/to/x"),
+		cp("web-a", "DIR/src/motd", "DIR/to/motd", "--out=json"),
+		cp("web-a", "DIR/src/motd").unlike("Help", begins("Usage: salt-cp [options] '<target>' SOURCE DEST\n", "", 64)),
+	}}}
+}
