@@ -38,11 +38,11 @@ test: install-tests
 install-tests:
 	@scripts/install-test-needs.sh
 
-# Package e2e runs real clusters and minions against time limits: it comes last
-# and has the machine for itself.
+# Packages e2e and commands run real masters and minions against time limits:
+# they come last and have the machine for themselves.
 test-only: build
-	$(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -v '/e2e$$')
-	$(GO) test $(TEST_FLAGS) ./e2e
+	$(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -v -e '/e2e$$' -e '/commands$$')
+	$(GO) test $(TEST_FLAGS) -p 1 ./e2e ./commands
 
 test-long: install-tests build
 	CLUSTERMASTER_LONG=1 $(GO) test -p 1 -timeout 60m ./...
