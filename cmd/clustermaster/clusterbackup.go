@@ -176,7 +176,7 @@ func (b clusterBackups) putJob(ctx context.Context, j backup.Job) error {
 	}
 	for id, r := range j.Returns {
 		ret := jobcache.Return{Return: r.Return, Retcode: r.Retcode, Success: r.Success, FunArgs: r.FunArgs, Out: r.Out, Stamp: r.Stamp}
-		if _, err := b.r.jobs.SaveReturn(ctx, j.JID, id, ret); err != nil {
+		if _, err := b.r.jobs.SaveReturn(ctx, j.JID, id, ret, nil); err != nil {
 			return err
 		}
 	}
