@@ -59,5 +59,8 @@ func TestChannel(t *testing.T) {
 	t.Run("63_minion_ping", s.testPings)
 	t.Run("64_master_alive_interval", s.testAlive)
 	t.Run("65_cut_of_2_s", s.testCut)
+	t.Run("66_failover_and_back", s.testFailover)
+	t.Run("67_200_minions_at_once", s.testCrowd)
+	s.each(line{"bad_input", target, ours, testBadInput})
 	s.each(line{"69_foreign_greeting", lenient, ours, testForeignGreeting})
 }

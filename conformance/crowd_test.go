@@ -114,6 +114,13 @@ func (s *suite) minions(t *testing.T) *crowd {
 			m.Run(s.t)
 		}
 	}
+	s.t.Cleanup(func() { // first of all: they end one after the other else, and take their time
+		for _, m := range slices.Concat(c.new, c.old, c.foreign, c.verifying, c.rejected, c.signed, c.filtering) {
+			if m.Running() {
+				m.Kill(s.t)
+			}
+		}
+	})
 	return c
 }
 

@@ -47,8 +47,11 @@ func (m *Master) command(cmd string) (command, string) {
 	case "verify_minion": // exposed by Salt, but cannot be called
 		return constant(""), cmd
 	}
-	return constant(wire.Map{}), "other"
+	return constant(wire.Map{}), unknownCommand
 }
+
+// unknownCommand is the metric label of all commands that there are not.
+const unknownCommand = "other"
 
 func constant(v any) command {
 	return func(context.Context, *call) (any, error) { return v, nil }

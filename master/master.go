@@ -131,6 +131,9 @@ type private struct{ value any }
 func (m *Master) serve(ctx context.Context, c *call) ([]byte, error) {
 	began := time.Now()
 	run, label := m.command(c.Cmd)
+	if label == unknownCommand {
+		m.refused.note("unknown_command", c.ID, c.remote)
+	}
 	value, err := run(ctx, c)
 	m.metrics.requests.WithLabelValues(label).Observe(time.Since(began).Seconds())
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 )
 
 var (
+	errSlow     = errors.New("no complete hand-shake in time")
 	errSilent   = errors.New("peer does not answer PING")
 	errStopping = errors.New("endpoint stops")
 )
@@ -158,6 +160,20 @@ func (e *endpoint) shakeAndTalk(ctx context.Context, l *link) error {
 			return err
 		}
 	}
+	if err := e.shakeHands(l); errors.Is(err, os.ErrDeadlineExceeded) {
+		return errSlow
+	} else if err != nil {
+		return err
+	}
+	l.heard.Store(time.Now().UnixNano())
+	if err := l.conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	return e.talk(ctx, l)
+}
+
+// shakeHands learns who the peer is: its address, from a trusted balancer, and its side of the ZMTP hand-shake.
+func (e *endpoint) shakeHands(l *link) error {
 	l.r = bufio.NewReaderSize(l.conn, e.buffer)
 	if len(e.lim.ProxyFrom) > 0 {
 		peer, err := readProxy(l.r, l.peer, e.lim.ProxyFrom)
@@ -167,15 +183,8 @@ func (e *endpoint) shakeAndTalk(ctx context.Context, l *link) error {
 		l.peer = peer
 	}
 	minor, err := shake(l.conn, l.r, e.own, "", true, e.peers...)
-	if err != nil {
-		return err
-	}
 	l.minor = minor
-	l.heard.Store(time.Now().UnixNano())
-	if err := l.conn.SetDeadline(time.Time{}); err != nil {
-		return err
-	}
-	return e.talk(ctx, l)
+	return err
 }
 
 func (e *endpoint) track(l *link) bool {

@@ -97,6 +97,8 @@ func reason(err error) (label string, loud bool) {
 		return "garbage", true
 	case errors.Is(err, ErrUnexpected):
 		return "unexpected", true
+	case errors.Is(err, errSlow):
+		return "handshake", true
 	case errors.Is(err, errSilent):
 		return "silent", false
 	case errors.Is(err, errHandler):

@@ -188,7 +188,7 @@ func TestHalfOpenHandshakesBlockNobody(t *testing.T) {
 		t.Logf("served after %v", took)
 	}
 	eventually(t, "half-open connections end", func() bool { return s.Connections() == 1 })
-	if n := value(t, s.met.closed.WithLabelValues("timeout")); n != 100 {
+	if n := value(t, s.met.closed.WithLabelValues("handshake")); n != 100 {
 		t.Errorf("%v timeouts", n)
 	}
 }
