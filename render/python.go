@@ -17,6 +17,7 @@ import (
 	"runtime/debug"
 	"sort"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/kluctl/go-embed-python/python"
@@ -45,6 +46,11 @@ func openInterpreter(o Options, log *slog.Logger) (*interpreter, error) {
 	if err := os.Chmod(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("unpack for render workers: %w", err)
 	}
+	unlock, err := lockDir(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("unpack for render workers: %w", err)
+	}
+	defer unlock()
 	files, err := siteFiles()
 	if err != nil {
 		return nil, err
@@ -66,10 +72,10 @@ func openInterpreter(o Options, log *slog.Logger) (*interpreter, error) {
 		p.flags = append(p.flags, "-S")
 	}
 	// Compiled modules are made anew by each master, so they need no check.
-	if p.cache, err = os.MkdirTemp(o.Dir, "pycache-"); err != nil {
+	removeDead(o.Dir)
+	if p.cache, err = os.MkdirTemp(o.Dir, fmt.Sprintf("pycache-%d-", os.Getpid())); err != nil {
 		return nil, fmt.Errorf("unpack for render workers: %w", err)
 	}
-	removeOthers(o.Dir, p.cache)
 	p.flags = append(p.flags, "-X", "pycache_prefix="+p.cache)
 	debug.FreeOSMemory()
 	log.Info("renderer ready", "path", p.exe, "took", time.Since(began).Round(time.Millisecond))
@@ -78,15 +84,32 @@ func openInterpreter(o Options, log *slog.Logger) (*interpreter, error) {
 
 func (p *interpreter) close() error { return os.RemoveAll(p.cache) }
 
-// removeOthers clears what masters that were killed left.
-func removeOthers(dir, mine string) {
-	for _, form := range []string{"pycache-*", "unpack-*"} {
-		old, _ := filepath.Glob(filepath.Join(dir, form))
-		for _, o := range old {
-			if o != mine {
-				os.RemoveAll(o)
-			}
+// lockDir keeps two processes from unpacking into one folder at once.
+func lockDir(dir string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// removeDead clears what processes that were killed left. The caller holds the
+// folder's lock, so no other one unpacks.
+func removeDead(dir string) {
+	old, _ := filepath.Glob(filepath.Join(dir, "unpack-*"))
+	caches, _ := filepath.Glob(filepath.Join(dir, "pycache-*"))
+	for _, c := range caches {
+		var pid int
+		if _, err := fmt.Sscanf(filepath.Base(c), "pycache-%d-", &pid); err != nil || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			old = append(old, c)
 		}
+	}
+	for _, o := range old {
+		os.RemoveAll(o)
 	}
 }
 
