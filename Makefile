@@ -38,11 +38,11 @@ test: install-tests
 install-tests:
 	@scripts/install-test-needs.sh
 
-# Packages e2e and commands run real masters and minions against time limits:
-# they come last and have the machine for themselves.
+# Packages e2e, commands and conformance run real masters and minions against
+# time limits: they come last and have the machine for themselves.
 test-only: build
-	$(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -v -e '/e2e$$' -e '/commands$$')
-	$(GO) test $(TEST_FLAGS) -p 1 ./e2e ./commands
+	$(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -v -e '/e2e$$' -e '/commands$$' -e '/conformance$$')
+	$(GO) test $(TEST_FLAGS) -p 1 ./e2e ./commands ./conformance
 
 test-long: install-tests build
 	CLUSTERMASTER_LONG=1 $(GO) test -p 1 -timeout 60m ./...

@@ -57,7 +57,9 @@ func testBadInput(t *testing.T, m *subject) {
 		{"minimum_version", func() []byte { return pack(t, envelope("clear", 2, wire.Map{{Key: "cmd", Value: "_auth"}})) }, badLoad},
 		{"clear_command", func() []byte { return pack(t, envelope("clear", 3, wire.Map{{Key: "cmd", Value: "nosuch"}})) }, "{}"},
 		{"unknown_command", func() []byte { return key(honest.load(t, "__init__")) }, sealedNil},
-		{"auth_pub", func() []byte { return pack(t, envelope("clear", 3, wire.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "claimed"}})) }, badLoad},
+		{"auth_pub", func() []byte {
+			return pack(t, envelope("clear", 3, wire.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "claimed"}}))
+		}, badLoad},
 	} {
 		for range times {
 			if got := show(t, m.send(t, tt.payload())); got != tt.want {

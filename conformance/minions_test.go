@@ -356,6 +356,9 @@ func (s *suite) testStartOrder(t *testing.T) {
 		}
 		// The probe that sends nothing, sign-in, publications, long-lived requests, pillar; one that waited for acceptance opens no more.
 		ports := m.relay.ports()
+		if i := slices.Index(ports, e2e.PublishPort); i > 0 { // a sign-in that took too long is made again
+			ports = slices.Concat(slices.Compact(slices.Clone(ports[:i])), ports[i:])
+		}
 		if want := []int{-e2e.RequestPort, e2e.RequestPort, e2e.PublishPort, e2e.RequestPort, e2e.RequestPort}; len(ports) < 5 || !slices.Equal(ports[:5], want) {
 			t.Errorf("%s: connections %v, want %v first", m.ID, ports, want)
 		}
