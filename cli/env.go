@@ -21,7 +21,7 @@ const SaltVersion = "3008.3"
 type Daemon interface {
 	gather.Master
 	// Targets resolves a target without sending anything.
-	Targets(ctx context.Context, tgt any, tgtType, delimiter string) (minions, missing []string, err error)
+	Targets(ctx context.Context, tgt any, tgtType, delimiter string) (operator.Targeted, error)
 	// Run makes one call of a runner or wheel function; out gets what it shows meanwhile.
 	Run(ctx context.Context, r operator.RunRequest, out func(kind string, v any)) (operator.RunResult, error)
 	// Docs maps the runner functions under a prefix to their texts.

@@ -29,11 +29,12 @@ type minion struct {
 
 // fakeDaemon is a master with minions, in memory. It serves what the commands ask.
 type fakeDaemon struct {
-	minions map[string]minion
-	keys    []operator.Key
-	local   map[string]string
-	runner  func(r operator.RunRequest, out func(string, any)) (operator.RunResult, error)
-	refuse  string // error text of every publication
+	incomplete string // said of every target but lists
+	minions    map[string]minion
+	keys       []operator.Key
+	local      map[string]string
+	runner     func(r operator.RunRequest, out func(string, any)) (operator.RunResult, error)
+	refuse     string // error text of every publication
 
 	mu        sync.Mutex
 	published []gather.Publish
@@ -111,6 +112,9 @@ func (d *fakeDaemon) Publish(ctx context.Context, p gather.Publish) (gather.Publ
 		d.work.Go(func() { d.answer(ctx, p.JID, id, m, answer, code) })
 	}
 	published := gather.Published{JID: p.JID, Minions: ids}
+	if p.TgtType != "list" {
+		published.Incomplete = d.incomplete
+	}
 	if list, ok := p.Tgt.([]string); ok {
 		for _, id := range list {
 			if _, known := d.minions[id]; !known {
@@ -161,8 +165,8 @@ func (d *fakeDaemon) Returns(context.Context, string) (map[string]gather.Return,
 	return nil, nil
 }
 
-func (d *fakeDaemon) Targets(_ context.Context, tgt any, kind, _ string) (minions, missing []string, err error) {
-	return d.matching(tgt, kind), nil, nil
+func (d *fakeDaemon) Targets(_ context.Context, tgt any, kind, _ string) (operator.Targeted, error) {
+	return operator.Targeted{Minions: d.matching(tgt, kind), Incomplete: d.incomplete}, nil
 }
 
 func (d *fakeDaemon) Run(_ context.Context, r operator.RunRequest, out func(string, any)) (operator.RunResult, error) {

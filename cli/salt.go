@@ -170,6 +170,7 @@ func (r *saltRun) read(operands []string, kind string) (int, error) {
 	if t := v.integer("timeout", 0); t > 0 {
 		r.wait.Timeout = time.Duration(t) * time.Second
 	}
+	r.job.Patience = r.wait.Timeout
 	if r.opts.OrderMasters { // only syndics are told how long to wait
 		r.job.Timeout = r.wait.Timeout
 	}
@@ -265,7 +266,7 @@ func (r *saltRun) start(ctx context.Context) int {
 		}
 	}
 	if !v.on("static") && !v.given("batch") && v.integer("batch_safe_limit", 0) > 1 {
-		minions, _, err := r.targets(ctx)
+		minions, err := r.targets(ctx)
 		if err != nil {
 			return r.down(err)
 		}
@@ -298,13 +299,22 @@ func (r *saltRun) start(ctx context.Context) int {
 	return r.gather(ctx)
 }
 
-func (r *saltRun) targets(ctx context.Context) (minions, missing []string, err error) {
+func (r *saltRun) targets(ctx context.Context) ([]string, error) {
 	delimiter := r.job.Kwargs.String("delimiter")
-	return r.daemon.Targets(ctx, r.job.Tgt, r.job.TgtType, delimiter)
+	found, err := r.daemon.Targets(ctx, r.job.Tgt, r.job.TgtType, delimiter)
+	r.covered(found.Incomplete)
+	return found.Minions, err
+}
+
+// covered says so when the target was resolved without the data of all minions.
+func (r *saltRun) covered(incomplete string) {
+	if incomplete != "" {
+		r.env.logWarning(incomplete + "; minions whose grains or pillar are kept by masters that can't be reached are not targeted")
+	}
 }
 
 func (r *saltRun) preview(ctx context.Context) int {
-	minions, _, err := r.targets(ctx)
+	minions, err := r.targets(ctx)
 	if err != nil {
 		return r.down(err)
 	}
@@ -352,6 +362,7 @@ func refused(p gather.Published) bool {
 
 // sent tells whether a job is on its way, and prints why not.
 func (r *saltRun) sent(p gather.Published) bool {
+	r.covered(p.Incomplete)
 	switch {
 	case refused(p):
 		if err := r.print.show(output.Result{Value: p.Error, Retcode: 1}); err != nil {
@@ -384,6 +395,7 @@ func (r *saltRun) subset(ctx context.Context) int {
 	if err != nil {
 		return r.stopped(ctx, summary.JID, err)
 	}
+	r.covered(summary.Incomplete)
 	sort.Strings(having)
 	rand.Shuffle(len(having), func(i, j int) { having[i], having[j] = having[j], having[i] })
 	r.job.Tgt, r.job.TgtType = having[:min(len(having), r.v.integer("subset", 0))], "list"

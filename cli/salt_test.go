@@ -251,3 +251,19 @@ func TestOutputFile(t *testing.T) {
 		t.Errorf("file holds %q, %v", got, err)
 	}
 }
+
+// TestSaltSaysWhatATargetDoesNotCover: silently leaving minions out would look like success.
+func TestSaltSaysWhatATargetDoesNotCover(t *testing.T) {
+	t.Parallel()
+	const said = "[WARNING ] incomplete: 3 of 256 partitions; minions whose grains or pillar are kept by masters that can't be reached are not targeted\n"
+	synctest.Test(t, func(t *testing.T) {
+		for _, words := range [][]string{{"web-a", "test.ping"}, {"web-a", "test.ping", "--static"}, {"web-a", "test.ping", "--async"}, {"web-a", "--preview-target"},
+			{"web-a", "test.ping", "-b", "1"}, {"web-a", "x.web-a", "--subset", "1"}} {
+			d := three()
+			d.incomplete = "incomplete: 3 of 256 partitions"
+			if r := run(t, Salt, d, "", words...); !strings.Contains(r.stderr, said) {
+				t.Errorf("salt %q: exit %d, stderr %q", words, r.code, r.stderr)
+			}
+		}
+	})
+}

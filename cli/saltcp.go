@@ -77,6 +77,7 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 	if t := v.integer("timeout", 0); t > 0 {
 		run.wait.Timeout = time.Duration(t) * time.Second
 	}
+	run.job.Patience = run.wait.Timeout
 	if run.daemon, err = env.dial(ctx, opts); err != nil {
 		return run.down(err)
 	}

@@ -110,6 +110,24 @@ func (n *Node) Serving() bool {
 	return time.Since(heard) <= n.cfg.IsolatedServe
 }
 
+// NotServing says in an operator's words why this master does not serve; "" if it does.
+func (n *Node) NotServing() string {
+	_, led := n.Leader()
+	switch {
+	case n.Serving():
+		return ""
+	case n.left.Load() || n.barred.Load():
+		return "it was removed from its cluster"
+	case isClosed(n.serving):
+		return "it has not heard its leader for longer than cluster_isolated_serve_seconds"
+	case !isClosed(n.joined):
+		return "it has not joined its cluster: none of cluster_peers has let it in, and it may not found one alone"
+	case !led:
+		return "it hears no leader of its cluster"
+	}
+	return "it has not caught up with the leader of its cluster"
+}
+
 // Ready says whether this master serves, is not being drained, and its state is no older than Config.StaleLimit.
 func (n *Node) Ready() bool {
 	m, _ := n.state.MemberByNode(n.self.Node)

@@ -23,6 +23,8 @@ type Publish struct {
 	User    string
 	Kwargs  wire.Map
 	Timeout time.Duration // "to" of the published load; 0 leaves it out
+	// Patience is how long a master that just started may wait until it serves; 0, or more than its own bound, is that bound.
+	Patience time.Duration
 }
 
 // Published is a master's answer to a Publish.
@@ -31,6 +33,8 @@ type Published struct {
 	Minions []string // expected to return
 	Missing []string // asked for by name, but without an accepted key
 	Error   string   // nothing was sent; Salt's text
+	// Incomplete is not empty if minions may have been missed; it says how much of their data could not be read.
+	Incomplete string
 }
 
 // Return is what one minion answered.

@@ -245,12 +245,13 @@ func (j *fakeJobs) Returned(_ context.Context, jid string) ([]string, error) {
 
 // fakeData is the minions' data, and the source of targets.
 type fakeData struct {
-	keys   *fakeKeys
-	mu     sync.Mutex
-	grains map[string]wire.Map
-	pillar map[string]wire.Map
-	mines  map[string]wire.Map
-	err    error
+	incomplete string // said of grains and pillar
+	keys       *fakeKeys
+	mu         sync.Mutex
+	grains     map[string]wire.Map
+	pillar     map[string]wire.Map
+	mines      map[string]wire.Map
+	err        error
 }
 
 func newFakeData(keys *fakeKeys) *fakeData {
@@ -316,20 +317,20 @@ func (d *fakeData) AcceptedIDs() []string {
 	return out
 }
 
-func (d *fakeData) each(m map[string]wire.Map, fn func(string, wire.Map)) error {
+func (d *fakeData) each(m map[string]wire.Map, fn func(string, wire.Map)) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for id, v := range m {
 		fn(id, v)
 	}
-	return nil
+	return d.incomplete, nil
 }
 
-func (d *fakeData) EachGrains(_ context.Context, fn func(string, wire.Map)) error {
+func (d *fakeData) EachGrains(_ context.Context, fn func(string, wire.Map)) (string, error) {
 	return d.each(d.grains, fn)
 }
 
-func (d *fakeData) EachPillar(_ context.Context, fn func(string, wire.Map)) error {
+func (d *fakeData) EachPillar(_ context.Context, fn func(string, wire.Map)) (string, error) {
 	return d.each(d.pillar, fn)
 }
 func (d *fakeData) Nodegroup(string) (any, bool) { return nil, false }

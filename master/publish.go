@@ -29,6 +29,8 @@ type Published struct {
 	Minions []string
 	Missing []string
 	Error   string // nothing was sent; Salt's text
+	// Incomplete is not empty if minions may have been missed because grains or pillars could not be read; it says how much.
+	Incomplete string
 }
 
 // forwarded are the keyword options of a publish request that go out to minions, in Salt's order.
@@ -57,8 +59,11 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	if err != nil {
 		return Published{}, fmt.Errorf("resolve target: %w", err)
 	}
+	if found.Incomplete != "" {
+		m.log.Warn("a target was resolved without all minions' data", "tgt", textual(r.Tgt), "tgt_type", r.TgtType, "covered", found.Incomplete)
+	}
 	if len(found.Minions) == 0 && !m.opts.OrderMasters {
-		return Published{Missing: found.Missing, Error: "Master could not resolve minions for target " + target.Text(textual(r.Tgt))}, nil
+		return Published{Missing: found.Missing, Incomplete: found.Incomplete, Error: "Master could not resolve minions for target " + target.Text(textual(r.Tgt))}, nil
 	}
 	if r.JID == "" {
 		r.JID = m.jids.next(m.now())
@@ -88,7 +93,7 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	}
 	m.metrics.published.Inc()
 	m.track(job)
-	return Published{JID: r.JID, Minions: found.Minions, Missing: found.Missing}, nil
+	return Published{JID: r.JID, Minions: found.Minions, Missing: found.Missing, Incomplete: found.Incomplete}, nil
 }
 
 // publishLoad is what minions get to read.

@@ -225,6 +225,24 @@ func TestPublishRefusals(t *testing.T) {
 	}
 }
 
+// TestPublishSaysWhatItsTargetDoesNotCover: the job goes to whom it knows, and the answer says that there may be more.
+func TestPublishSaysWhatItsTargetDoesNotCover(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	k.accept("m1")
+	k.data.grains["m1"] = dict("os", "x")
+	k.data.incomplete = "incomplete: 3 of 256 partitions"
+	for tgt, minions := range map[string]int{"os:x": 1, "os:y": 0} {
+		got, err := k.Publish(context.Background(), PublishRequest{Tgt: tgt, TgtType: "grain", Fun: "test.ping"})
+		if err != nil || len(got.Minions) != minions || got.Incomplete != k.data.incomplete {
+			t.Errorf("%s: got %+v, %v", tgt, got, err)
+		}
+	}
+	if got, err := k.Publish(context.Background(), PublishRequest{Tgt: "m1", Fun: "test.ping"}); err != nil || got.Incomplete != "" {
+		t.Errorf("a glob needs no grains, but got %+v, %v", got, err)
+	}
+}
+
 // TestTopics is line 8, the master's part.
 func TestTopics(t *testing.T) {
 	t.Parallel()

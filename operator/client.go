@@ -55,7 +55,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 
 // Publish sends a job; see gather.Master.
 func (c *Client) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
-	r := &operatorpb.PublishRequest{TgtType: p.TgtType, Ret: p.Ret, Jid: p.JID, User: p.User, Timeout: p.Timeout.Seconds()}
+	r := &operatorpb.PublishRequest{TgtType: p.TgtType, Ret: p.Ret, Jid: p.JID, User: p.User, Timeout: p.Timeout.Seconds(), Patience: p.Patience.Seconds()}
 	for _, f := range []struct {
 		to   *[]byte
 		from any
@@ -70,7 +70,7 @@ func (c *Client) Publish(ctx context.Context, p gather.Publish) (gather.Publishe
 	if err != nil {
 		return gather.Published{}, fromStatus(err)
 	}
-	return gather.Published{JID: out.Jid, Minions: out.Minions, Missing: out.Missing, Error: out.Error}, nil
+	return gather.Published{JID: out.Jid, Minions: out.Minions, Missing: out.Missing, Error: out.Error, Incomplete: out.Incomplete}, nil
 }
 
 func emptyList(l []any) []any {
@@ -81,16 +81,16 @@ func emptyList(l []any) []any {
 }
 
 // Targets resolves a target without sending anything.
-func (c *Client) Targets(ctx context.Context, tgt any, tgtType, delimiter string) (minions, missing []string, err error) {
+func (c *Client) Targets(ctx context.Context, tgt any, tgtType, delimiter string) (Targeted, error) {
 	packed, err := wire.Pack(tgt)
 	if err != nil {
-		return nil, nil, fmt.Errorf("pack target: %w", err)
+		return Targeted{}, fmt.Errorf("pack target: %w", err)
 	}
 	r, err := c.rpc.Targets(ctx, &operatorpb.TargetsRequest{Tgt: packed, TgtType: tgtType, Delimiter: delimiter})
 	if err != nil {
-		return nil, nil, fromStatus(err)
+		return Targeted{}, fromStatus(err)
 	}
-	return r.Minions, r.Missing, nil
+	return Targeted{Minions: r.Minions, Missing: r.Missing, Incomplete: r.Incomplete}, nil
 }
 
 // events is a running subscription.
@@ -144,15 +144,6 @@ func (c *Client) Returns(ctx context.Context, jid string) (map[string]gather.Ret
 		out[x.Id] = gather.Return{Return: x.Ret, Retcode: x.Retcode, Success: x.Success, Out: x.Out}
 	}
 	return out, nil
-}
-
-// Seen lists those of ids that have cached grains.
-func (c *Client) Seen(ctx context.Context, ids []string) ([]string, error) {
-	r, err := c.rpc.Seen(ctx, &operatorpb.SeenRequest{Ids: ids})
-	if err != nil {
-		return nil, fromStatus(err)
-	}
-	return r.Ids, nil
 }
 
 // Run makes one call and hands prints and progress to out while it runs.

@@ -28,7 +28,7 @@ func (d *daemon) Publish(_ context.Context, p gather.Publish) (gather.Published,
 	if p.Tgt == "ghost" {
 		return gather.Published{Error: "Master could not resolve minions for target ghost"}, nil
 	}
-	return gather.Published{JID: "20260101000000000000", Minions: []string{"a", "b"}, Missing: []string{"c"}}, nil
+	return gather.Published{JID: "20260101000000000000", Minions: []string{"a", "b"}, Missing: []string{"c"}, Incomplete: "incomplete: 1 of 256 partitions"}, nil
 }
 
 func (d *daemon) C() <-chan gather.Event { return d.events }
@@ -40,11 +40,9 @@ func (d *daemon) Returns(context.Context, string) (map[string]gather.Return, err
 	return map[string]gather.Return{"a": {Return: wire.Raw{0xc3}, Retcode: wire.Raw{0}, Out: "nested"}}, nil
 }
 
-func (d *daemon) Targets(context.Context, any, string, string) (minions, missing []string, err error) {
-	return []string{"a"}, nil, nil
+func (d *daemon) Targets(context.Context, any, string, string) (Targeted, error) {
+	return Targeted{Minions: []string{"a"}, Missing: []string{"b"}, Incomplete: "incomplete: 1 of 256 partitions"}, nil
 }
-
-func (d *daemon) Seen(_ context.Context, ids []string) ([]string, error) { return ids[:1], nil }
 
 func (d *daemon) Lists(context.Context) (KeyLists, error) {
 	return KeyLists{Keys: []Key{{ID: "a", State: "minions", Pub: "PEM"}}, Local: map[string]string{"master.pub": "PEM"}}, nil
@@ -102,9 +100,9 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 	ctx := t.Context()
 	p := gather.Publish{Tgt: []string{"a", "b"}, TgtType: "list", Fun: []string{"test.ping", "test.arg"}, JID: "j",
 		Arg: []any{[]any{}, []any{int64(1), wire.Map{{Key: "__kwarg__", Value: true}}}}, User: "fred",
-		Kwargs: wire.Map{{Key: "delimiter", Value: "|"}}, Timeout: 1500 * time.Millisecond}
+		Kwargs: wire.Map{{Key: "delimiter", Value: "|"}}, Timeout: 1500 * time.Millisecond, Patience: 3 * time.Second}
 	got, err := c.Publish(ctx, p)
-	if err != nil || !reflect.DeepEqual(got, gather.Published{JID: "20260101000000000000", Minions: []string{"a", "b"}, Missing: []string{"c"}}) {
+	if err != nil || !reflect.DeepEqual(got, gather.Published{JID: "20260101000000000000", Minions: []string{"a", "b"}, Missing: []string{"c"}, Incomplete: "incomplete: 1 of 256 partitions"}) {
 		t.Errorf("publish: %+v, %v", got, err)
 	}
 	if !reflect.DeepEqual(d.published, p) {
@@ -119,11 +117,9 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 	if r, err := c.Returns(ctx, "j"); err != nil || r["a"].Out != "nested" || r["a"].Return[0] != 0xc3 {
 		t.Errorf("returns: %+v, %v", r, err)
 	}
-	if ids, err := c.Seen(ctx, []string{"a", "b"}); err != nil || !reflect.DeepEqual(ids, []string{"a"}) {
-		t.Errorf("seen: %v, %v", ids, err)
-	}
-	if ids, _, err := c.Targets(ctx, "*", "glob", ":"); err != nil || len(ids) != 1 {
-		t.Errorf("targets: %v, %v", ids, err)
+	want := Targeted{Minions: []string{"a"}, Missing: []string{"b"}, Incomplete: "incomplete: 1 of 256 partitions"}
+	if found, err := c.Targets(ctx, "*", "glob", ":"); err != nil || !reflect.DeepEqual(found, want) {
+		t.Errorf("targets: %+v, %v", found, err)
 	}
 	if k, err := c.Lists(ctx); err != nil || len(k.Keys) != 1 || k.Local["master.pub"] != "PEM" {
 		t.Errorf("lists: %+v, %v", k, err)

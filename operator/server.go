@@ -36,9 +36,7 @@ const (
 type Minions interface {
 	gather.Master
 	// Targets resolves a target among accepted minions.
-	Targets(ctx context.Context, tgt any, tgtType, delimiter string) (minions, missing []string, err error)
-	// Seen lists those of ids that have cached grains.
-	Seen(ctx context.Context, ids []string) ([]string, error)
+	Targets(ctx context.Context, tgt any, tgtType, delimiter string) (Targeted, error)
 }
 
 // Keys lists and changes minion keys.
@@ -138,7 +136,7 @@ func userOf(ctx context.Context) string {
 
 // Publish implements the service.
 func (s *Server) Publish(ctx context.Context, r *operatorpb.PublishRequest) (*operatorpb.PublishReply, error) {
-	p := gather.Publish{TgtType: r.TgtType, Ret: r.Ret, JID: r.Jid, User: r.User, Timeout: seconds(r.Timeout)}
+	p := gather.Publish{TgtType: r.TgtType, Ret: r.Ret, JID: r.Jid, User: r.User, Timeout: seconds(r.Timeout), Patience: seconds(r.Patience)}
 	if p.User == "" {
 		p.User = userOf(ctx)
 	}
@@ -159,7 +157,7 @@ func (s *Server) Publish(ctx context.Context, r *operatorpb.PublishRequest) (*op
 	if err != nil {
 		return nil, asStatus(err)
 	}
-	return &operatorpb.PublishReply{Jid: out.JID, Minions: out.Minions, Missing: out.Missing, Error: out.Error}, nil
+	return &operatorpb.PublishReply{Jid: out.JID, Minions: out.Minions, Missing: out.Missing, Error: out.Error, Incomplete: out.Incomplete}, nil
 }
 
 // Targets implements the service.
@@ -168,11 +166,11 @@ func (s *Server) Targets(ctx context.Context, r *operatorpb.TargetsRequest) (*op
 	if err != nil {
 		return nil, badValue("target", err)
 	}
-	minions, missing, err := s.deps.Minions.Targets(ctx, tgt, r.TgtType, r.Delimiter)
+	found, err := s.deps.Minions.Targets(ctx, tgt, r.TgtType, r.Delimiter)
 	if err != nil {
 		return nil, asStatus(err)
 	}
-	return &operatorpb.TargetsReply{Minions: minions, Missing: missing}, nil
+	return &operatorpb.TargetsReply{Minions: found.Minions, Missing: found.Missing, Incomplete: found.Incomplete}, nil
 }
 
 // Events implements the service.
@@ -211,15 +209,6 @@ func (s *Server) Returns(ctx context.Context, r *operatorpb.ReturnsRequest) (*op
 		out.Returns = append(out.Returns, &operatorpb.Return{Id: id, Ret: ret.Return, Retcode: ret.Retcode, Success: ret.Success, Out: ret.Out})
 	}
 	return out, nil
-}
-
-// Seen implements the service.
-func (s *Server) Seen(ctx context.Context, r *operatorpb.SeenRequest) (*operatorpb.SeenReply, error) {
-	ids, err := s.deps.Minions.Seen(ctx, r.Ids)
-	if err != nil {
-		return nil, asStatus(err)
-	}
-	return &operatorpb.SeenReply{Ids: ids}, nil
 }
 
 // Run implements the service.

@@ -4,6 +4,13 @@ import (
 	"clustermaster/wire"
 )
 
+// Targeted is who a target means.
+type Targeted struct {
+	Minions    []string
+	Missing    []string // asked for by name, but without an accepted key
+	Incomplete string   // not empty if minions may be missing: what of their data could not be read
+}
+
 // RunRequest asks for one call of a runner or wheel function.
 type RunRequest struct {
 	Fun    string // a name that begins with "wheel." is a wheel function

@@ -81,14 +81,14 @@ var _ target.Source = oneMinion{}
 func (o oneMinion) AcceptedIDs() []string { return []string{o.p.req.ID} }
 func (o oneMinion) DataCache() bool       { return true }
 
-func (o oneMinion) EachGrains(_ context.Context, fn func(string, wire.Map)) error {
+func (o oneMinion) EachGrains(_ context.Context, fn func(string, wire.Map)) (string, error) {
 	fn(o.p.req.ID, o.p.grains)
-	return nil
+	return "", nil
 }
 
-func (o oneMinion) EachPillar(_ context.Context, fn func(string, wire.Map)) error {
+func (o oneMinion) EachPillar(_ context.Context, fn func(string, wire.Map)) (string, error) {
 	fn(o.p.req.ID, o.p.pillar)
-	return nil
+	return "", nil
 }
 
 func (o oneMinion) Nodegroup(name string) (any, bool) { return o.p.opts.Nodegroups.Get(name) }

@@ -15,10 +15,14 @@ type MinionData interface {
 	Mine(ctx context.Context, id string) (wire.Map, bool, error)
 }
 
-// Resolver finds the accepted minions that a target means, sorted.
+// Resolver finds the accepted minions that a target means, sorted. incomplete is not empty if some may be missing; it says what of their data could not
+// be read.
 type Resolver interface {
-	Resolve(ctx context.Context, tgtType string, tgt any) ([]string, error)
+	Resolve(ctx context.Context, tgtType string, tgt any) (ids []string, incomplete string, err error)
 }
+
+// untargeted follows what could not be read of the minions' data.
+const untargeted = "; minions whose grains or pillar are kept by masters that can't be reached are not targeted"
 
 // CacheFamily is the reading part of the family cache.
 func CacheFamily(data MinionData, targets Resolver) []Function {
@@ -27,9 +31,12 @@ func CacheFamily(data MinionData, targets Resolver) []Function {
 	}
 	read := func(get func(context.Context, string) (wire.Map, bool, error)) func(context.Context, *Call) (any, error) {
 		return func(ctx context.Context, c *Call) (any, error) {
-			ids, err := targets.Resolve(ctx, c.Text("tgt_type"), c.Arg("tgt"))
+			ids, incomplete, err := targets.Resolve(ctx, c.Text("tgt_type"), c.Arg("tgt"))
 			if err != nil {
 				return nil, err
+			}
+			if incomplete != "" {
+				c.Warn(incomplete + untargeted)
 			}
 			sort.Strings(ids)
 			ret := wire.Map{}

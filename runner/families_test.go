@@ -132,7 +132,7 @@ func TestListJobs(t *testing.T) {
 	}
 	d := jobs()
 	h := d.Jobs.(history)
-	h.incomplete = "3 of 256 partitions"
+	h.incomplete = "incomplete: 3 of 256 partitions"
 	d.Jobs = h
 	r, _, _ := newRunner(t, Jobs(d))
 	said := ""

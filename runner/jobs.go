@@ -31,7 +31,7 @@ type JobReader interface {
 	// Job reports false for a jid that no master has.
 	Job(ctx context.Context, jid string) (JobRecord, bool, error)
 	Returns(ctx context.Context, jid string) (map[string]JobReturn, error)
-	// Jobs lists all jobs; incomplete says what could not be covered ("3 of 256 partitions"), or is "".
+	// Jobs lists all jobs; incomplete says what could not be covered ("incomplete: 3 of 256 partitions"), or is "".
 	Jobs(ctx context.Context) (records []JobRecord, incomplete string, err error)
 }
 
@@ -325,7 +325,7 @@ func (d JobsDeps) matching(ctx context.Context, c *Call, f jobFilter) ([]JobReco
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
 	if incomplete != "" {
-		c.Warn("incomplete: " + incomplete + "; jobs kept by masters that can't be reached are not listed")
+		c.Warn(incomplete + "; jobs kept by masters that can't be reached are not listed")
 	}
 	kept := make([]JobRecord, 0, len(records))
 	for _, rec := range records {

@@ -29,9 +29,10 @@ type Answer struct {
 
 // Answers is the outcome of an Ask.
 type Answers struct {
-	JID      string
-	Minions  []string // that were expected to answer
-	Returned map[string]Answer
+	Incomplete string // not empty if minions may have been missed: what of their data could not be read
+	JID        string
+	Minions    []string // that were expected to answer
+	Returned   map[string]Answer
 }
 
 // Asker publishes a job and gathers its returns with Salt's algorithm (package gather). No matching minion is not an error: Minions is empty.

@@ -30,6 +30,9 @@ func Salt(minions Asker) []Function {
 			if err != nil {
 				return nil, err
 			}
+			if answers.Incomplete != "" {
+				c.Warn(answers.Incomplete + untargeted)
+			}
 			ids := make([]string, 0, len(answers.Returned))
 			for id := range answers.Returned {
 				ids = append(ids, id)

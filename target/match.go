@@ -62,6 +62,8 @@ type matching struct {
 	grains  []*dataTerm
 	pillar  []*dataTerm
 	missing []string
+	// incomplete is what a Source said of grains, or else of pillar.
+	incomplete string
 }
 
 // expr is a part of a target. eval is called after resolve, once.
@@ -169,14 +171,19 @@ func (m *matching) resolve(ctx context.Context) error {
 			}
 		}
 	}
-	if len(m.grains) > 0 {
-		if err := m.src.EachGrains(ctx, each(m.grains)); err != nil {
+	for _, part := range []struct {
+		terms []*dataTerm
+		read  func(context.Context, func(string, wire.Map)) (string, error)
+	}{{m.grains, m.src.EachGrains}, {m.pillar, m.src.EachPillar}} {
+		if len(part.terms) == 0 {
+			continue
+		}
+		incomplete, err := part.read(ctx, each(part.terms))
+		if err != nil {
 			return err
 		}
-	}
-	if len(m.pillar) > 0 {
-		if err := m.src.EachPillar(ctx, each(m.pillar)); err != nil {
-			return err
+		if m.incomplete == "" {
+			m.incomplete = incomplete
 		}
 	}
 	return nil

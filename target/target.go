@@ -16,10 +16,11 @@ const DefaultDelimiter = ":"
 type Source interface {
 	// AcceptedIDs are the ids with an accepted key, sorted. The slice is not written to.
 	AcceptedIDs() []string
-	// EachGrains calls fn for every id with cached grains, one call at a time.
-	EachGrains(ctx context.Context, fn func(id string, grains wire.Map)) error
-	// EachPillar calls fn for every id with a cached pillar, one call at a time.
-	EachPillar(ctx context.Context, fn func(id string, pillar wire.Map)) error
+	// EachGrains calls fn for every id with cached grains, one call at a time. incomplete says what could not be read
+	// ("incomplete: 3 of 256 partitions"), or is "".
+	EachGrains(ctx context.Context, fn func(id string, grains wire.Map)) (incomplete string, err error)
+	// EachPillar does the same with cached pillars.
+	EachPillar(ctx context.Context, fn func(id string, pillar wire.Map)) (incomplete string, err error)
 	// Nodegroup is the definition of a nodegroup: text, or a list ([]any or []string).
 	Nodegroup(name string) (definition any, ok bool)
 	// DataCache is the option minion_data_cache.
@@ -30,6 +31,8 @@ type Source interface {
 type Result struct {
 	Minions []string // sorted, except that a list target keeps its order
 	Missing []string // ids of list targets that have no accepted key
+	// Incomplete is not empty if minions may be missing because their grains or pillar could not be read; it says how much.
+	Incomplete string
 }
 
 // maxExpression bounds a target in bytes; a list of 10 000 long ids fits.
@@ -81,7 +84,7 @@ func Match(ctx context.Context, tgtType string, tgt any, delimiter string, src S
 		return Result{}, fmt.Errorf("match %s target: %w", tgtType, err)
 	}
 	ids := e.eval().ids()
-	return Result{Minions: ids, Missing: m.missing}, nil
+	return Result{Minions: ids, Missing: m.missing, Incomplete: m.incomplete}, nil
 }
 
 // list keeps the order and drops what was said twice.

@@ -25,7 +25,8 @@ type golden struct {
 		Minions []string
 		Missing []string
 	}
-	noCache bool
+	noCache    bool
+	incomplete string // said of grains
 }
 
 func (g *golden) AcceptedIDs() []string { return g.IDs }
@@ -35,18 +36,18 @@ func (g *golden) Nodegroup(name string) (any, bool) {
 	return v, ok
 }
 
-func (g *golden) EachGrains(_ context.Context, fn func(string, wire.Map)) error {
+func (g *golden) EachGrains(_ context.Context, fn func(string, wire.Map)) (string, error) {
 	for id, m := range g.Grains {
 		fn(id, toWire(m).(wire.Map))
 	}
-	return nil
+	return g.incomplete, nil
 }
 
-func (g *golden) EachPillar(_ context.Context, fn func(string, wire.Map)) error {
+func (g *golden) EachPillar(_ context.Context, fn func(string, wire.Map)) (string, error) {
 	for id, m := range g.Pillar {
 		fn(id, toWire(m).(wire.Map))
 	}
-	return nil
+	return "", nil
 }
 
 func toWire(v any) any {
@@ -241,5 +242,21 @@ func TestForMinions(t *testing.T) {
 	}
 	if tgtType, sent := ForMinions("nodegroup", "nosuch", g); tgtType != "nodegroup" || sent != "nosuch" {
 		t.Errorf("an unknown nodegroup is sent as %s %v", tgtType, sent)
+	}
+}
+
+// TestMatchSaysWhatIsIncomplete: only a target that asked for what could not be read is incomplete.
+func TestMatchSaysWhatIsIncomplete(t *testing.T) {
+	t.Parallel()
+	g := load(t)
+	g.incomplete = "incomplete: 3 of 256 partitions"
+	for _, tt := range []struct{ tgtType, tgt, want string }{
+		{"grain", "os:*", g.incomplete}, {"compound", "G@os:* and I@x:*", g.incomplete}, {"ipcidr", "10.0.0.0/8", g.incomplete},
+		{"glob", "*", ""}, {"pillar", "x:*", ""}, {"list", "min1,min2", ""},
+	} {
+		got, err := Match(t.Context(), tt.tgtType, tt.tgt, "", g, true)
+		if err != nil || got.Incomplete != tt.want {
+			t.Errorf("%s %s: incomplete is %q, want %q (error %v)", tt.tgtType, tt.tgt, got.Incomplete, tt.want, err)
+		}
 	}
 }

@@ -85,14 +85,14 @@ type targets struct{ r *rooms }
 func (t targets) AcceptedIDs() []string { return t.r.keys.AcceptedIDs() }
 func (t targets) DataCache() bool       { return t.r.opts.MinionDataCache }
 
-func (t targets) EachGrains(ctx context.Context, fn func(id string, grains wire.Map)) error {
-	_, err := t.r.data.EachGrains(ctx, fn)
-	return err
+func (t targets) EachGrains(ctx context.Context, fn func(id string, grains wire.Map)) (string, error) {
+	cover, err := t.r.data.EachGrains(ctx, fn)
+	return cover.String(), err
 }
 
-func (t targets) EachPillar(ctx context.Context, fn func(id string, pillar wire.Map)) error {
-	_, err := t.r.data.EachPillar(ctx, fn)
-	return err
+func (t targets) EachPillar(ctx context.Context, fn func(id string, pillar wire.Map)) (string, error) {
+	cover, err := t.r.data.EachPillar(ctx, fn)
+	return cover.String(), err
 }
 
 func (t targets) Nodegroup(name string) (any, bool) {

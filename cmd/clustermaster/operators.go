@@ -80,11 +80,30 @@ func newOperators(r *rooms) (*operators, error) {
 
 // Publish implements gather.Master.
 func (t *operators) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
-	if !t.node.Serving() {
-		return gather.Published{}, errors.New("this master does not serve yet: it is still looking for its cluster; see its log")
+	if err := t.served(ctx, p.Patience); err != nil {
+		return gather.Published{}, err
 	}
-	done, err := t.mast.Publish(ctx, master.PublishRequest(p))
+	done, err := t.mast.Publish(ctx, master.PublishRequest{
+		Tgt: p.Tgt, TgtType: p.TgtType, Fun: p.Fun, Arg: p.Arg, Ret: p.Ret, JID: p.JID, User: p.User, Kwargs: p.Kwargs, Timeout: p.Timeout,
+	})
 	return gather.Published(done), err
+}
+
+// maxPatience is how long a command waits at most for a master that was just started.
+const maxPatience = 10 * time.Second
+
+// served waits, no longer than patience, until this master serves. The error says why it does not.
+func (t *operators) served(ctx context.Context, patience time.Duration) error {
+	if patience <= 0 || patience > maxPatience {
+		patience = maxPatience
+	}
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_ = t.node.WaitServing(wait) // one that served once may do so no more
+	if why := t.node.NotServing(); why != "" {
+		return fmt.Errorf("this master does not serve: %s; its log and salt-run cluster.members tell more", why)
+	}
+	return ctx.Err()
 }
 
 // watching is a subscription to the whole cluster, handed on as gather's events.
@@ -143,30 +162,18 @@ func (t *operators) Returns(ctx context.Context, jid string) (map[string]gather.
 }
 
 // Targets implements operator.Minions.
-func (t *operators) Targets(ctx context.Context, tgt any, tgtType, delimiter string) (minions, missing []string, err error) {
-	found, err := target.Match(ctx, tgtType, tgt, delimiter, targets{t.rooms}, true)
-	return found.Minions, found.Missing, err
-}
-
-// Seen implements operator.Minions.
-func (t *operators) Seen(ctx context.Context, ids []string) ([]string, error) {
-	var out []string
-	for _, id := range ids {
-		_, ok, err := t.data.Grains(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			out = append(out, id)
-		}
+func (t *operators) Targets(ctx context.Context, tgt any, tgtType, delimiter string) (operator.Targeted, error) {
+	if err := t.served(ctx, 0); err != nil {
+		return operator.Targeted{}, err
 	}
-	return out, nil
+	found, err := target.Match(ctx, tgtType, tgt, delimiter, targets{t.rooms}, true)
+	return operator.Targeted(found), err
 }
 
 // Resolve implements runner.Resolver.
-func (t *operators) Resolve(ctx context.Context, tgtType string, tgt any) ([]string, error) {
+func (t *operators) Resolve(ctx context.Context, tgtType string, tgt any) (ids []string, incomplete string, err error) {
 	found, err := target.Match(ctx, tgtType, tgt, "", targets{t.rooms}, true)
-	return found.Minions, err
+	return found.Minions, found.Incomplete, err
 }
 
 // Ask implements runner.Asker.
@@ -192,7 +199,7 @@ func (t *operators) Ask(ctx context.Context, a runner.Ask) (runner.Answers, erro
 		}
 		out.Returned[id] = runner.Answer{Return: v, Retcode: retcodeOf(ret.Retcode)}
 	})
-	out.JID, out.Minions = summary.JID, summary.Minions
+	out.JID, out.Minions, out.Incomplete = summary.JID, summary.Minions, summary.Incomplete
 	return out, err
 }
 

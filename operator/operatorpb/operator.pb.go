@@ -2,7 +2,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: operator/operatorpb/operator.proto
+// source: operatorpb/operator.proto
 
 // The local service of a master's unix socket, which salt, salt-key, salt-run
 // and salt-cp call. Values marked "packed" are one msgpack value each, as
@@ -34,15 +34,16 @@ type PublishRequest struct {
 	Ret           string                 `protobuf:"bytes,5,opt,name=ret,proto3" json:"ret,omitempty"`
 	Jid           string                 `protobuf:"bytes,6,opt,name=jid,proto3" json:"jid,omitempty"`
 	User          string                 `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`
-	Kwargs        []byte                 `protobuf:"bytes,8,opt,name=kwargs,proto3" json:"kwargs,omitempty"`     // packed map
-	Timeout       float64                `protobuf:"fixed64,9,opt,name=timeout,proto3" json:"timeout,omitempty"` // seconds
+	Kwargs        []byte                 `protobuf:"bytes,8,opt,name=kwargs,proto3" json:"kwargs,omitempty"`        // packed map
+	Timeout       float64                `protobuf:"fixed64,9,opt,name=timeout,proto3" json:"timeout,omitempty"`    // seconds
+	Patience      float64                `protobuf:"fixed64,10,opt,name=patience,proto3" json:"patience,omitempty"` // seconds to wait until this master serves
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PublishRequest) Reset() {
 	*x = PublishRequest{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[0]
+	mi := &file_operatorpb_operator_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -54,7 +55,7 @@ func (x *PublishRequest) String() string {
 func (*PublishRequest) ProtoMessage() {}
 
 func (x *PublishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[0]
+	mi := &file_operatorpb_operator_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -67,7 +68,7 @@ func (x *PublishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishRequest.ProtoReflect.Descriptor instead.
 func (*PublishRequest) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{0}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *PublishRequest) GetTgt() []byte {
@@ -133,19 +134,27 @@ func (x *PublishRequest) GetTimeout() float64 {
 	return 0
 }
 
+func (x *PublishRequest) GetPatience() float64 {
+	if x != nil {
+		return x.Patience
+	}
+	return 0
+}
+
 type PublishReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jid           string                 `protobuf:"bytes,1,opt,name=jid,proto3" json:"jid,omitempty"`
 	Minions       []string               `protobuf:"bytes,2,rep,name=minions,proto3" json:"minions,omitempty"`
 	Missing       []string               `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
 	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Incomplete    string                 `protobuf:"bytes,5,opt,name=incomplete,proto3" json:"incomplete,omitempty"` // what of the minions' data could not be read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PublishReply) Reset() {
 	*x = PublishReply{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[1]
+	mi := &file_operatorpb_operator_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -157,7 +166,7 @@ func (x *PublishReply) String() string {
 func (*PublishReply) ProtoMessage() {}
 
 func (x *PublishReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[1]
+	mi := &file_operatorpb_operator_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -170,7 +179,7 @@ func (x *PublishReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishReply.ProtoReflect.Descriptor instead.
 func (*PublishReply) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{1}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *PublishReply) GetJid() string {
@@ -201,6 +210,13 @@ func (x *PublishReply) GetError() string {
 	return ""
 }
 
+func (x *PublishReply) GetIncomplete() string {
+	if x != nil {
+		return x.Incomplete
+	}
+	return ""
+}
+
 type TargetsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tgt           []byte                 `protobuf:"bytes,1,opt,name=tgt,proto3" json:"tgt,omitempty"` // packed text or list of ids
@@ -212,7 +228,7 @@ type TargetsRequest struct {
 
 func (x *TargetsRequest) Reset() {
 	*x = TargetsRequest{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[2]
+	mi := &file_operatorpb_operator_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -224,7 +240,7 @@ func (x *TargetsRequest) String() string {
 func (*TargetsRequest) ProtoMessage() {}
 
 func (x *TargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[2]
+	mi := &file_operatorpb_operator_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -237,7 +253,7 @@ func (x *TargetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetsRequest.ProtoReflect.Descriptor instead.
 func (*TargetsRequest) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{2}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *TargetsRequest) GetTgt() []byte {
@@ -265,13 +281,14 @@ type TargetsReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Minions       []string               `protobuf:"bytes,1,rep,name=minions,proto3" json:"minions,omitempty"`
 	Missing       []string               `protobuf:"bytes,2,rep,name=missing,proto3" json:"missing,omitempty"`
+	Incomplete    string                 `protobuf:"bytes,3,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TargetsReply) Reset() {
 	*x = TargetsReply{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[3]
+	mi := &file_operatorpb_operator_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -283,7 +300,7 @@ func (x *TargetsReply) String() string {
 func (*TargetsReply) ProtoMessage() {}
 
 func (x *TargetsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[3]
+	mi := &file_operatorpb_operator_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -296,7 +313,7 @@ func (x *TargetsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetsReply.ProtoReflect.Descriptor instead.
 func (*TargetsReply) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{3}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TargetsReply) GetMinions() []string {
@@ -313,6 +330,13 @@ func (x *TargetsReply) GetMissing() []string {
 	return nil
 }
 
+func (x *TargetsReply) GetIncomplete() string {
+	if x != nil {
+		return x.Incomplete
+	}
+	return ""
+}
+
 type EventsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
@@ -322,7 +346,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[4]
+	mi := &file_operatorpb_operator_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +358,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[4]
+	mi := &file_operatorpb_operator_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +371,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{4}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *EventsRequest) GetPrefix() string {
@@ -367,7 +391,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[5]
+	mi := &file_operatorpb_operator_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -379,7 +403,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[5]
+	mi := &file_operatorpb_operator_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -392,7 +416,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{5}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Event) GetTag() string {
@@ -418,7 +442,7 @@ type ReturnsRequest struct {
 
 func (x *ReturnsRequest) Reset() {
 	*x = ReturnsRequest{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[6]
+	mi := &file_operatorpb_operator_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +454,7 @@ func (x *ReturnsRequest) String() string {
 func (*ReturnsRequest) ProtoMessage() {}
 
 func (x *ReturnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[6]
+	mi := &file_operatorpb_operator_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +467,7 @@ func (x *ReturnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReturnsRequest.ProtoReflect.Descriptor instead.
 func (*ReturnsRequest) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{6}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReturnsRequest) GetJid() string {
@@ -466,7 +490,7 @@ type Return struct {
 
 func (x *Return) Reset() {
 	*x = Return{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[7]
+	mi := &file_operatorpb_operator_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +502,7 @@ func (x *Return) String() string {
 func (*Return) ProtoMessage() {}
 
 func (x *Return) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[7]
+	mi := &file_operatorpb_operator_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +515,7 @@ func (x *Return) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Return.ProtoReflect.Descriptor instead.
 func (*Return) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{7}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Return) GetId() string {
@@ -538,7 +562,7 @@ type ReturnsReply struct {
 
 func (x *ReturnsReply) Reset() {
 	*x = ReturnsReply{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[8]
+	mi := &file_operatorpb_operator_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +574,7 @@ func (x *ReturnsReply) String() string {
 func (*ReturnsReply) ProtoMessage() {}
 
 func (x *ReturnsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[8]
+	mi := &file_operatorpb_operator_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,100 +587,12 @@ func (x *ReturnsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReturnsReply.ProtoReflect.Descriptor instead.
 func (*ReturnsReply) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{8}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReturnsReply) GetReturns() []*Return {
 	if x != nil {
 		return x.Returns
-	}
-	return nil
-}
-
-type SeenRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SeenRequest) Reset() {
-	*x = SeenRequest{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SeenRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SeenRequest) ProtoMessage() {}
-
-func (x *SeenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SeenRequest.ProtoReflect.Descriptor instead.
-func (*SeenRequest) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *SeenRequest) GetIds() []string {
-	if x != nil {
-		return x.Ids
-	}
-	return nil
-}
-
-type SeenReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SeenReply) Reset() {
-	*x = SeenReply{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SeenReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SeenReply) ProtoMessage() {}
-
-func (x *SeenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SeenReply.ProtoReflect.Descriptor instead.
-func (*SeenReply) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *SeenReply) GetIds() []string {
-	if x != nil {
-		return x.Ids
 	}
 	return nil
 }
@@ -674,7 +610,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[11]
+	mi := &file_operatorpb_operator_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +622,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[11]
+	mi := &file_operatorpb_operator_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +635,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{11}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunRequest) GetFun() string {
@@ -752,7 +688,7 @@ type RunOutput struct {
 
 func (x *RunOutput) Reset() {
 	*x = RunOutput{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[12]
+	mi := &file_operatorpb_operator_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -764,7 +700,7 @@ func (x *RunOutput) String() string {
 func (*RunOutput) ProtoMessage() {}
 
 func (x *RunOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[12]
+	mi := &file_operatorpb_operator_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -777,7 +713,7 @@ func (x *RunOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOutput.ProtoReflect.Descriptor instead.
 func (*RunOutput) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{12}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunOutput) GetKind() string {
@@ -838,7 +774,7 @@ type DocsRequest struct {
 
 func (x *DocsRequest) Reset() {
 	*x = DocsRequest{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[13]
+	mi := &file_operatorpb_operator_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +786,7 @@ func (x *DocsRequest) String() string {
 func (*DocsRequest) ProtoMessage() {}
 
 func (x *DocsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[13]
+	mi := &file_operatorpb_operator_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +799,7 @@ func (x *DocsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocsRequest.ProtoReflect.Descriptor instead.
 func (*DocsRequest) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{13}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DocsRequest) GetPrefix() string {
@@ -882,7 +818,7 @@ type DocsReply struct {
 
 func (x *DocsReply) Reset() {
 	*x = DocsReply{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[14]
+	mi := &file_operatorpb_operator_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +830,7 @@ func (x *DocsReply) String() string {
 func (*DocsReply) ProtoMessage() {}
 
 func (x *DocsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[14]
+	mi := &file_operatorpb_operator_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +843,7 @@ func (x *DocsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocsReply.ProtoReflect.Descriptor instead.
 func (*DocsReply) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{14}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DocsReply) GetDocs() []byte {
@@ -925,7 +861,7 @@ type KeysRequest struct {
 
 func (x *KeysRequest) Reset() {
 	*x = KeysRequest{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[15]
+	mi := &file_operatorpb_operator_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +873,7 @@ func (x *KeysRequest) String() string {
 func (*KeysRequest) ProtoMessage() {}
 
 func (x *KeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[15]
+	mi := &file_operatorpb_operator_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +886,7 @@ func (x *KeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysRequest.ProtoReflect.Descriptor instead.
 func (*KeysRequest) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{15}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{13}
 }
 
 type Key struct {
@@ -964,7 +900,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[16]
+	mi := &file_operatorpb_operator_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +912,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[16]
+	mi := &file_operatorpb_operator_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +925,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{16}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Key) GetId() string {
@@ -1023,7 +959,7 @@ type KeysReply struct {
 
 func (x *KeysReply) Reset() {
 	*x = KeysReply{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[17]
+	mi := &file_operatorpb_operator_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +971,7 @@ func (x *KeysReply) String() string {
 func (*KeysReply) ProtoMessage() {}
 
 func (x *KeysReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[17]
+	mi := &file_operatorpb_operator_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +984,7 @@ func (x *KeysReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysReply.ProtoReflect.Descriptor instead.
 func (*KeysReply) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{17}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *KeysReply) GetKeys() []*Key {
@@ -1077,7 +1013,7 @@ type ChangeKeysRequest struct {
 
 func (x *ChangeKeysRequest) Reset() {
 	*x = ChangeKeysRequest{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[18]
+	mi := &file_operatorpb_operator_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1025,7 @@ func (x *ChangeKeysRequest) String() string {
 func (*ChangeKeysRequest) ProtoMessage() {}
 
 func (x *ChangeKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[18]
+	mi := &file_operatorpb_operator_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1038,7 @@ func (x *ChangeKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeKeysRequest.ProtoReflect.Descriptor instead.
 func (*ChangeKeysRequest) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{18}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ChangeKeysRequest) GetAction() string {
@@ -1143,7 +1079,7 @@ type ChangeKeysReply struct {
 
 func (x *ChangeKeysReply) Reset() {
 	*x = ChangeKeysReply{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[19]
+	mi := &file_operatorpb_operator_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1091,7 @@ func (x *ChangeKeysReply) String() string {
 func (*ChangeKeysReply) ProtoMessage() {}
 
 func (x *ChangeKeysReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[19]
+	mi := &file_operatorpb_operator_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1104,7 @@ func (x *ChangeKeysReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeKeysReply.ProtoReflect.Descriptor instead.
 func (*ChangeKeysReply) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{19}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ChangeKeysReply) GetChanged() []*Key {
@@ -1193,7 +1129,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[20]
+	mi := &file_operatorpb_operator_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1141,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[20]
+	mi := &file_operatorpb_operator_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1154,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{20}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{18}
 }
 
 type StatusReply struct {
@@ -1233,7 +1169,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[21]
+	mi := &file_operatorpb_operator_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1181,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operator_operatorpb_operator_proto_msgTypes[21]
+	mi := &file_operatorpb_operator_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1194,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_operator_operatorpb_operator_proto_rawDescGZIP(), []int{21}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StatusReply) GetId() string {
@@ -1289,11 +1225,11 @@ func (x *StatusReply) GetReady() bool {
 	return false
 }
 
-var File_operator_operatorpb_operator_proto protoreflect.FileDescriptor
+var File_operatorpb_operator_proto protoreflect.FileDescriptor
 
-const file_operator_operatorpb_operator_proto_rawDesc = "" +
+const file_operatorpb_operator_proto_rawDesc = "" +
 	"\n" +
-	"\"operator/operatorpb/operator.proto\x12\x16clustermaster.operator\"\xcb\x01\n" +
+	"\x19operatorpb/operator.proto\x12\x16clustermaster.operator\"\xe7\x01\n" +
 	"\x0ePublishRequest\x12\x10\n" +
 	"\x03tgt\x18\x01 \x01(\fR\x03tgt\x12\x19\n" +
 	"\btgt_type\x18\x02 \x01(\tR\atgtType\x12\x10\n" +
@@ -1303,19 +1239,27 @@ const file_operator_operatorpb_operator_proto_rawDesc = "" +
 	"\x03jid\x18\x06 \x01(\tR\x03jid\x12\x12\n" +
 	"\x04user\x18\a \x01(\tR\x04user\x12\x16\n" +
 	"\x06kwargs\x18\b \x01(\fR\x06kwargs\x12\x18\n" +
-	"\atimeout\x18\t \x01(\x01R\atimeout\"j\n" +
+	"\atimeout\x18\t \x01(\x01R\atimeout\x12\x1a\n" +
+	"\bpatience\x18\n" +
+	" \x01(\x01R\bpatience\"\x8a\x01\n" +
 	"\fPublishReply\x12\x10\n" +
 	"\x03jid\x18\x01 \x01(\tR\x03jid\x12\x18\n" +
 	"\aminions\x18\x02 \x03(\tR\aminions\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"[\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x05 \x01(\tR\n" +
+	"incomplete\"[\n" +
 	"\x0eTargetsRequest\x12\x10\n" +
 	"\x03tgt\x18\x01 \x01(\fR\x03tgt\x12\x19\n" +
 	"\btgt_type\x18\x02 \x01(\tR\atgtType\x12\x1c\n" +
-	"\tdelimiter\x18\x03 \x01(\tR\tdelimiter\"B\n" +
+	"\tdelimiter\x18\x03 \x01(\tR\tdelimiter\"b\n" +
 	"\fTargetsReply\x12\x18\n" +
 	"\aminions\x18\x01 \x03(\tR\aminions\x12\x18\n" +
-	"\amissing\x18\x02 \x03(\tR\amissing\"'\n" +
+	"\amissing\x18\x02 \x03(\tR\amissing\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x03 \x01(\tR\n" +
+	"incomplete\"'\n" +
 	"\rEventsRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"-\n" +
 	"\x05Event\x12\x10\n" +
@@ -1330,11 +1274,7 @@ const file_operator_operatorpb_operator_proto_rawDesc = "" +
 	"\asuccess\x18\x04 \x01(\fR\asuccess\x12\x10\n" +
 	"\x03out\x18\x05 \x01(\tR\x03out\"H\n" +
 	"\fReturnsReply\x128\n" +
-	"\areturns\x18\x01 \x03(\v2\x1e.clustermaster.operator.ReturnR\areturns\"\x1f\n" +
-	"\vSeenRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\"\x1d\n" +
-	"\tSeenReply\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\"r\n" +
+	"\areturns\x18\x01 \x03(\v2\x1e.clustermaster.operator.ReturnR\areturns\"r\n" +
 	"\n" +
 	"RunRequest\x12\x10\n" +
 	"\x03fun\x18\x01 \x01(\tR\x03fun\x12\x12\n" +
@@ -1380,13 +1320,12 @@ const file_operator_operatorpb_operator_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
 	"\aserving\x18\x03 \x01(\bR\aserving\x12\x14\n" +
-	"\x05ready\x18\x04 \x01(\bR\x05ready2\xdf\x06\n" +
+	"\x05ready\x18\x04 \x01(\bR\x05ready2\x8f\x06\n" +
 	"\bOperator\x12W\n" +
 	"\aPublish\x12&.clustermaster.operator.PublishRequest\x1a$.clustermaster.operator.PublishReply\x12W\n" +
 	"\aTargets\x12&.clustermaster.operator.TargetsRequest\x1a$.clustermaster.operator.TargetsReply\x12P\n" +
 	"\x06Events\x12%.clustermaster.operator.EventsRequest\x1a\x1d.clustermaster.operator.Event0\x01\x12W\n" +
 	"\aReturns\x12&.clustermaster.operator.ReturnsRequest\x1a$.clustermaster.operator.ReturnsReply\x12N\n" +
-	"\x04Seen\x12#.clustermaster.operator.SeenRequest\x1a!.clustermaster.operator.SeenReply\x12N\n" +
 	"\x03Run\x12\".clustermaster.operator.RunRequest\x1a!.clustermaster.operator.RunOutput0\x01\x12N\n" +
 	"\x04Docs\x12#.clustermaster.operator.DocsRequest\x1a!.clustermaster.operator.DocsReply\x12N\n" +
 	"\x04Keys\x12#.clustermaster.operator.KeysRequest\x1a!.clustermaster.operator.KeysReply\x12`\n" +
@@ -1395,19 +1334,19 @@ const file_operator_operatorpb_operator_proto_rawDesc = "" +
 	"\x06Status\x12%.clustermaster.operator.StatusRequest\x1a#.clustermaster.operator.StatusReplyB#Z!clustermaster/operator/operatorpbb\x06proto3"
 
 var (
-	file_operator_operatorpb_operator_proto_rawDescOnce sync.Once
-	file_operator_operatorpb_operator_proto_rawDescData []byte
+	file_operatorpb_operator_proto_rawDescOnce sync.Once
+	file_operatorpb_operator_proto_rawDescData []byte
 )
 
-func file_operator_operatorpb_operator_proto_rawDescGZIP() []byte {
-	file_operator_operatorpb_operator_proto_rawDescOnce.Do(func() {
-		file_operator_operatorpb_operator_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_operator_operatorpb_operator_proto_rawDesc), len(file_operator_operatorpb_operator_proto_rawDesc)))
+func file_operatorpb_operator_proto_rawDescGZIP() []byte {
+	file_operatorpb_operator_proto_rawDescOnce.Do(func() {
+		file_operatorpb_operator_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_operatorpb_operator_proto_rawDesc), len(file_operatorpb_operator_proto_rawDesc)))
 	})
-	return file_operator_operatorpb_operator_proto_rawDescData
+	return file_operatorpb_operator_proto_rawDescData
 }
 
-var file_operator_operatorpb_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
-var file_operator_operatorpb_operator_proto_goTypes = []any{
+var file_operatorpb_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_operatorpb_operator_proto_goTypes = []any{
 	(*PublishRequest)(nil),    // 0: clustermaster.operator.PublishRequest
 	(*PublishReply)(nil),      // 1: clustermaster.operator.PublishReply
 	(*TargetsRequest)(nil),    // 2: clustermaster.operator.TargetsRequest
@@ -1417,74 +1356,70 @@ var file_operator_operatorpb_operator_proto_goTypes = []any{
 	(*ReturnsRequest)(nil),    // 6: clustermaster.operator.ReturnsRequest
 	(*Return)(nil),            // 7: clustermaster.operator.Return
 	(*ReturnsReply)(nil),      // 8: clustermaster.operator.ReturnsReply
-	(*SeenRequest)(nil),       // 9: clustermaster.operator.SeenRequest
-	(*SeenReply)(nil),         // 10: clustermaster.operator.SeenReply
-	(*RunRequest)(nil),        // 11: clustermaster.operator.RunRequest
-	(*RunOutput)(nil),         // 12: clustermaster.operator.RunOutput
-	(*DocsRequest)(nil),       // 13: clustermaster.operator.DocsRequest
-	(*DocsReply)(nil),         // 14: clustermaster.operator.DocsReply
-	(*KeysRequest)(nil),       // 15: clustermaster.operator.KeysRequest
-	(*Key)(nil),               // 16: clustermaster.operator.Key
-	(*KeysReply)(nil),         // 17: clustermaster.operator.KeysReply
-	(*ChangeKeysRequest)(nil), // 18: clustermaster.operator.ChangeKeysRequest
-	(*ChangeKeysReply)(nil),   // 19: clustermaster.operator.ChangeKeysReply
-	(*StatusRequest)(nil),     // 20: clustermaster.operator.StatusRequest
-	(*StatusReply)(nil),       // 21: clustermaster.operator.StatusReply
-	nil,                       // 22: clustermaster.operator.KeysReply.LocalEntry
+	(*RunRequest)(nil),        // 9: clustermaster.operator.RunRequest
+	(*RunOutput)(nil),         // 10: clustermaster.operator.RunOutput
+	(*DocsRequest)(nil),       // 11: clustermaster.operator.DocsRequest
+	(*DocsReply)(nil),         // 12: clustermaster.operator.DocsReply
+	(*KeysRequest)(nil),       // 13: clustermaster.operator.KeysRequest
+	(*Key)(nil),               // 14: clustermaster.operator.Key
+	(*KeysReply)(nil),         // 15: clustermaster.operator.KeysReply
+	(*ChangeKeysRequest)(nil), // 16: clustermaster.operator.ChangeKeysRequest
+	(*ChangeKeysReply)(nil),   // 17: clustermaster.operator.ChangeKeysReply
+	(*StatusRequest)(nil),     // 18: clustermaster.operator.StatusRequest
+	(*StatusReply)(nil),       // 19: clustermaster.operator.StatusReply
+	nil,                       // 20: clustermaster.operator.KeysReply.LocalEntry
 }
-var file_operator_operatorpb_operator_proto_depIdxs = []int32{
+var file_operatorpb_operator_proto_depIdxs = []int32{
 	7,  // 0: clustermaster.operator.ReturnsReply.returns:type_name -> clustermaster.operator.Return
-	16, // 1: clustermaster.operator.KeysReply.keys:type_name -> clustermaster.operator.Key
-	22, // 2: clustermaster.operator.KeysReply.local:type_name -> clustermaster.operator.KeysReply.LocalEntry
-	16, // 3: clustermaster.operator.ChangeKeysRequest.keys:type_name -> clustermaster.operator.Key
-	16, // 4: clustermaster.operator.ChangeKeysReply.changed:type_name -> clustermaster.operator.Key
+	14, // 1: clustermaster.operator.KeysReply.keys:type_name -> clustermaster.operator.Key
+	20, // 2: clustermaster.operator.KeysReply.local:type_name -> clustermaster.operator.KeysReply.LocalEntry
+	14, // 3: clustermaster.operator.ChangeKeysRequest.keys:type_name -> clustermaster.operator.Key
+	14, // 4: clustermaster.operator.ChangeKeysReply.changed:type_name -> clustermaster.operator.Key
 	0,  // 5: clustermaster.operator.Operator.Publish:input_type -> clustermaster.operator.PublishRequest
 	2,  // 6: clustermaster.operator.Operator.Targets:input_type -> clustermaster.operator.TargetsRequest
 	4,  // 7: clustermaster.operator.Operator.Events:input_type -> clustermaster.operator.EventsRequest
 	6,  // 8: clustermaster.operator.Operator.Returns:input_type -> clustermaster.operator.ReturnsRequest
-	9,  // 9: clustermaster.operator.Operator.Seen:input_type -> clustermaster.operator.SeenRequest
-	11, // 10: clustermaster.operator.Operator.Run:input_type -> clustermaster.operator.RunRequest
-	13, // 11: clustermaster.operator.Operator.Docs:input_type -> clustermaster.operator.DocsRequest
-	15, // 12: clustermaster.operator.Operator.Keys:input_type -> clustermaster.operator.KeysRequest
-	18, // 13: clustermaster.operator.Operator.ChangeKeys:input_type -> clustermaster.operator.ChangeKeysRequest
-	20, // 14: clustermaster.operator.Operator.Status:input_type -> clustermaster.operator.StatusRequest
-	1,  // 15: clustermaster.operator.Operator.Publish:output_type -> clustermaster.operator.PublishReply
-	3,  // 16: clustermaster.operator.Operator.Targets:output_type -> clustermaster.operator.TargetsReply
-	5,  // 17: clustermaster.operator.Operator.Events:output_type -> clustermaster.operator.Event
-	8,  // 18: clustermaster.operator.Operator.Returns:output_type -> clustermaster.operator.ReturnsReply
-	10, // 19: clustermaster.operator.Operator.Seen:output_type -> clustermaster.operator.SeenReply
-	12, // 20: clustermaster.operator.Operator.Run:output_type -> clustermaster.operator.RunOutput
-	14, // 21: clustermaster.operator.Operator.Docs:output_type -> clustermaster.operator.DocsReply
-	17, // 22: clustermaster.operator.Operator.Keys:output_type -> clustermaster.operator.KeysReply
-	19, // 23: clustermaster.operator.Operator.ChangeKeys:output_type -> clustermaster.operator.ChangeKeysReply
-	21, // 24: clustermaster.operator.Operator.Status:output_type -> clustermaster.operator.StatusReply
-	15, // [15:25] is the sub-list for method output_type
-	5,  // [5:15] is the sub-list for method input_type
+	9,  // 9: clustermaster.operator.Operator.Run:input_type -> clustermaster.operator.RunRequest
+	11, // 10: clustermaster.operator.Operator.Docs:input_type -> clustermaster.operator.DocsRequest
+	13, // 11: clustermaster.operator.Operator.Keys:input_type -> clustermaster.operator.KeysRequest
+	16, // 12: clustermaster.operator.Operator.ChangeKeys:input_type -> clustermaster.operator.ChangeKeysRequest
+	18, // 13: clustermaster.operator.Operator.Status:input_type -> clustermaster.operator.StatusRequest
+	1,  // 14: clustermaster.operator.Operator.Publish:output_type -> clustermaster.operator.PublishReply
+	3,  // 15: clustermaster.operator.Operator.Targets:output_type -> clustermaster.operator.TargetsReply
+	5,  // 16: clustermaster.operator.Operator.Events:output_type -> clustermaster.operator.Event
+	8,  // 17: clustermaster.operator.Operator.Returns:output_type -> clustermaster.operator.ReturnsReply
+	10, // 18: clustermaster.operator.Operator.Run:output_type -> clustermaster.operator.RunOutput
+	12, // 19: clustermaster.operator.Operator.Docs:output_type -> clustermaster.operator.DocsReply
+	15, // 20: clustermaster.operator.Operator.Keys:output_type -> clustermaster.operator.KeysReply
+	17, // 21: clustermaster.operator.Operator.ChangeKeys:output_type -> clustermaster.operator.ChangeKeysReply
+	19, // 22: clustermaster.operator.Operator.Status:output_type -> clustermaster.operator.StatusReply
+	14, // [14:23] is the sub-list for method output_type
+	5,  // [5:14] is the sub-list for method input_type
 	5,  // [5:5] is the sub-list for extension type_name
 	5,  // [5:5] is the sub-list for extension extendee
 	0,  // [0:5] is the sub-list for field type_name
 }
 
-func init() { file_operator_operatorpb_operator_proto_init() }
-func file_operator_operatorpb_operator_proto_init() {
-	if File_operator_operatorpb_operator_proto != nil {
+func init() { file_operatorpb_operator_proto_init() }
+func file_operatorpb_operator_proto_init() {
+	if File_operatorpb_operator_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_operator_operatorpb_operator_proto_rawDesc), len(file_operator_operatorpb_operator_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_operatorpb_operator_proto_rawDesc), len(file_operatorpb_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_operator_operatorpb_operator_proto_goTypes,
-		DependencyIndexes: file_operator_operatorpb_operator_proto_depIdxs,
-		MessageInfos:      file_operator_operatorpb_operator_proto_msgTypes,
+		GoTypes:           file_operatorpb_operator_proto_goTypes,
+		DependencyIndexes: file_operatorpb_operator_proto_depIdxs,
+		MessageInfos:      file_operatorpb_operator_proto_msgTypes,
 	}.Build()
-	File_operator_operatorpb_operator_proto = out.File
-	file_operator_operatorpb_operator_proto_goTypes = nil
-	file_operator_operatorpb_operator_proto_depIdxs = nil
+	File_operatorpb_operator_proto = out.File
+	file_operatorpb_operator_proto_goTypes = nil
+	file_operatorpb_operator_proto_depIdxs = nil
 }

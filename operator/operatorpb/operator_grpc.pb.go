@@ -2,7 +2,7 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.2
 // - protoc             v3.21.12
-// source: operator/operatorpb/operator.proto
+// source: operatorpb/operator.proto
 
 // The local service of a master's unix socket, which salt, salt-key, salt-run
 // and salt-cp call. Values marked "packed" are one msgpack value each, as
@@ -27,7 +27,6 @@ const (
 	Operator_Targets_FullMethodName    = "/clustermaster.operator.Operator/Targets"
 	Operator_Events_FullMethodName     = "/clustermaster.operator.Operator/Events"
 	Operator_Returns_FullMethodName    = "/clustermaster.operator.Operator/Returns"
-	Operator_Seen_FullMethodName       = "/clustermaster.operator.Operator/Seen"
 	Operator_Run_FullMethodName        = "/clustermaster.operator.Operator/Run"
 	Operator_Docs_FullMethodName       = "/clustermaster.operator.Operator/Docs"
 	Operator_Keys_FullMethodName       = "/clustermaster.operator.Operator/Keys"
@@ -48,8 +47,6 @@ type OperatorClient interface {
 	Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
 	// Returns reads the returns of a job from its owners on the ring.
 	Returns(ctx context.Context, in *ReturnsRequest, opts ...grpc.CallOption) (*ReturnsReply, error)
-	// Seen says which of the given minions have cached grains.
-	Seen(ctx context.Context, in *SeenRequest, opts ...grpc.CallOption) (*SeenReply, error)
 	// Run executes a runner or wheel function on this master.
 	Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunOutput], error)
 	// Docs returns the documentation of the runner functions under a prefix.
@@ -113,16 +110,6 @@ func (c *operatorClient) Returns(ctx context.Context, in *ReturnsRequest, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReturnsReply)
 	err := c.cc.Invoke(ctx, Operator_Returns_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *operatorClient) Seen(ctx context.Context, in *SeenRequest, opts ...grpc.CallOption) (*SeenReply, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SeenReply)
-	err := c.cc.Invoke(ctx, Operator_Seen_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -201,8 +188,6 @@ type OperatorServer interface {
 	Events(*EventsRequest, grpc.ServerStreamingServer[Event]) error
 	// Returns reads the returns of a job from its owners on the ring.
 	Returns(context.Context, *ReturnsRequest) (*ReturnsReply, error)
-	// Seen says which of the given minions have cached grains.
-	Seen(context.Context, *SeenRequest) (*SeenReply, error)
 	// Run executes a runner or wheel function on this master.
 	Run(*RunRequest, grpc.ServerStreamingServer[RunOutput]) error
 	// Docs returns the documentation of the runner functions under a prefix.
@@ -234,9 +219,6 @@ func (UnimplementedOperatorServer) Events(*EventsRequest, grpc.ServerStreamingSe
 }
 func (UnimplementedOperatorServer) Returns(context.Context, *ReturnsRequest) (*ReturnsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Returns not implemented")
-}
-func (UnimplementedOperatorServer) Seen(context.Context, *SeenRequest) (*SeenReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Seen not implemented")
 }
 func (UnimplementedOperatorServer) Run(*RunRequest, grpc.ServerStreamingServer[RunOutput]) error {
 	return status.Error(codes.Unimplemented, "method Run not implemented")
@@ -335,24 +317,6 @@ func _Operator_Returns_Handler(srv interface{}, ctx context.Context, dec func(in
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(OperatorServer).Returns(ctx, req.(*ReturnsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _Operator_Seen_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SeenRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(OperatorServer).Seen(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Operator_Seen_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServer).Seen(ctx, req.(*SeenRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -460,10 +424,6 @@ var Operator_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Operator_Returns_Handler,
 		},
 		{
-			MethodName: "Seen",
-			Handler:    _Operator_Seen_Handler,
-		},
-		{
 			MethodName: "Docs",
 			Handler:    _Operator_Docs_Handler,
 		},
@@ -492,5 +452,5 @@ var Operator_ServiceDesc = grpc.ServiceDesc{
 			ServerStreams: true,
 		},
 	},
-	Metadata: "operator/operatorpb/operator.proto",
+	Metadata: "operatorpb/operator.proto",
 }
