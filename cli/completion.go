@@ -7,68 +7,180 @@ import (
 	"strings"
 )
 
-// Completion is the command clustermaster completion SHELL: it prints a script with which the shell completes the commands' options.
-func Completion(args []string, env Env) int {
-	if len(args) != 1 || args[0] != "bash" {
-		env.errorf("Usage: clustermaster completion bash\n\nExample:\n  clustermaster completion bash > /etc/bash_completion.d/clustermaster")
-		return ExitUsage
-	}
-	writeBash(env.Stdout)
-	return ExitOK
+// shells are those that a completion can be written for, each with the file that it is read from.
+var shells = []struct {
+	name, file string
+	write      func(w io.Writer, file string)
+}{
+	{"bash", "/etc/bash_completion.d/clustermaster", writeBash},
+	{"zsh", "/usr/local/share/zsh/site-functions/_clustermaster", writeZsh},
+	{"fish", "/etc/fish/completions/salt.fish", writeFish},
 }
 
-func writeBash(w io.Writer) {
-	fmt.Fprint(w, "# bash completion for salt, salt-key, salt-run and salt-cp of clustermaster\n"+
-		"# to use: clustermaster completion bash > /etc/bash_completion.d/clustermaster\n\n")
-	for _, p := range []*parser{saltParser(), saltKeyParser(), saltRunParser(), saltCPParser()} {
-		var flags []string
-		var valued []string
+// Completion is the command clustermaster completion SHELL: it prints a script with which the shell completes the commands' options.
+func Completion(args []string, env Env) int {
+	for _, s := range shells {
+		if len(args) == 1 && args[0] == s.name {
+			s.write(env.Stdout, s.file)
+			return ExitOK
+		}
+	}
+	env.errorf("Usage: clustermaster completion bash|zsh|fish\n\nExamples:")
+	for _, s := range shells {
+		env.errorf("  clustermaster completion %s > %s", s.name, s.file)
+	}
+	return ExitUsage
+}
+
+func completed() []*parser {
+	return []*parser{saltParser(), saltKeyParser(), saltRunParser(), saltCPParser()}
+}
+
+func (o option) takesValue() bool { return o.kind != flagOn && o.kind != flagOff }
+
+// words are the values that a shell offers for an option; nil if any text will do.
+func (o option) words() []string {
+	switch {
+	case o.choice != nil:
+		return o.choice
+	case o.dest == "output":
+		return strings.Fields("highstate json nested newline_values_only pprint quiet raw table txt yaml")
+	case o.dest == "list" && o.takesValue():
+		return strings.Fields("accepted all denied rejected unaccepted")
+	case o.dest == "state_output":
+		return strings.Fields("full terse mixed changes filter full_id terse_id mixed_id changes_id filter_id")
+	}
+	return nil
+}
+
+// isFolder and isFile tell what the value of an option names.
+func (o option) isFolder() bool { return o.dest == "config_dir" || o.dest == "gen_keys_dir" }
+func (o option) isFile() bool {
+	return o.dest == "output_file" || o.dest == "log_file" || o.dest == "saltfile"
+}
+
+const (
+	// askMinions and askRunners are what a shell runs for ids of minions and functions of the runner.
+	askMinions = "salt-key -l acc --out=newline_values_only 2>/dev/null"
+	askRunners = `salt-run -d 2>/dev/null | sed -n 's/^\([a-z_]*\.[a-z_0-9]*\):$/\1/p'`
+)
+
+func writeBash(w io.Writer, file string) {
+	fmt.Fprintf(w, "# bash completion for salt, salt-key, salt-run and salt-cp of clustermaster\n# to use: clustermaster completion bash > %s\n\n", file)
+	for _, p := range completed() {
+		var flags, plain, cases []string
 		for _, o := range p.options {
-			for _, n := range strings.Fields(o.names) {
-				flags = append(flags, n)
-				if o.kind != flagOn && o.kind != flagOff {
-					valued = append(valued, n)
-				}
+			names := strings.Fields(o.names)
+			flags = append(flags, names...)
+			action := ""
+			switch {
+			case o.words() != nil:
+				action = `-W "` + strings.Join(o.words(), " ") + `"`
+			case o.isFolder():
+				action = "-d"
+			case o.isFile():
+				action = "-f"
+			case o.takesValue():
+				plain = append(plain, names...)
+			}
+			if action != "" {
+				cases = append(cases, fmt.Sprintf("    %s) COMPREPLY=($(compgen %s -- \"$cur\")); return ;;\n", strings.Join(names, "|"), action))
 			}
 		}
 		sort.Strings(flags)
-		sort.Strings(valued)
+		operand := ""
+		switch p.prog {
+		case "salt", "salt-cp":
+			operand = `    [[ $COMP_CWORD -gt 1 ]] || COMPREPLY=($(compgen -W "'*' $(` + askMinions + `)" -- "$cur"))` + "\n"
+		case "salt-run":
+			operand = `    COMPREPLY=($(compgen -W "$(` + askRunners + `)" -- "$cur"))` + "\n"
+		}
 		fn := "_clustermaster_" + strings.ReplaceAll(p.prog, "-", "_")
 		fmt.Fprintf(w, `%s() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     if [[ $cur == "=" ]]; then cur=; elif [[ $prev == "=" ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
     case $prev in
-    --out|--output) COMPREPLY=($(compgen -W "%s" -- "$cur")); return ;;
-%s    --log-level|--log-file-level) COMPREPLY=($(compgen -W "%s" -- "$cur")); return ;;
-    -c|--config-dir|--gen-keys-dir) COMPREPLY=($(compgen -d -- "$cur")); return ;;
-    --out-file|--output-file|--log-file|--saltfile) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    %s) return ;;
+%s    %s) return ;;
     esac
     if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W "%s" -- "$cur")); return; fi
 %s}
 complete -F %s %s
 
-`, fn, "highstate json nested newline_values_only pprint quiet raw table txt yaml", lowerL(p.prog), strings.Join(logLevels, " "), strings.Join(valued, "|"),
-			strings.Join(flags, " "), operandCompletion(p.prog), fn, p.prog)
+`, fn, strings.Join(cases, ""), strings.Join(plain, "|"), strings.Join(flags, " "), operand, fn, p.prog)
 	}
 }
 
-// lowerL completes -l, which is a list in salt-key and a log level elsewhere.
-func lowerL(prog string) string {
-	words, names := strings.Join(logLevels, " "), "-l"
-	if prog == "salt-key" {
-		words, names = "accepted all denied rejected unaccepted", "-l|--list"
+func writeZsh(w io.Writer, file string) {
+	fmt.Fprintf(w, "#compdef salt salt-key salt-run salt-cp\n# zsh completion for the commands of clustermaster\n# to use: clustermaster completion zsh > %s\n\n", file)
+	fmt.Fprintf(w, "_clustermaster_minions() { compadd -- '*' ${(f)\"$(%s)\"} }\n_clustermaster_runners() { compadd -- ${(f)\"$(%s)\"} }\n\ncase $service in\n", askMinions, askRunners)
+	quote := strings.NewReplacer("'", `'\''`, "[", `\[`, "]", `\]`, ":", `\:`)
+	for _, p := range completed() {
+		fmt.Fprintf(w, "%s)\n    _arguments -S", p.prog)
+		for _, o := range p.options {
+			value := ""
+			if o.takesValue() {
+				value = ":" + strings.ToLower(o.dest) + ":"
+				switch {
+				case o.words() != nil:
+					value += "(" + strings.Join(o.words(), " ") + ")"
+				case o.isFolder():
+					value += "_files -/"
+				case o.isFile():
+					value += "_files"
+				}
+			}
+			for _, name := range strings.Fields(o.names) {
+				if o.takesValue() && strings.HasPrefix(name, "--") {
+					name += "="
+				}
+				fmt.Fprintf(w, " \\\n        '%s[%s]%s'", name, quote.Replace(o.help), value)
+			}
+		}
+		switch p.prog {
+		case "salt", "salt-cp":
+			fmt.Fprint(w, " \\\n        '1:target:_clustermaster_minions' '*:argument:_files'")
+		case "salt-run":
+			fmt.Fprint(w, " \\\n        '1:function:_clustermaster_runners' '*:argument:'")
+		}
+		fmt.Fprint(w, "\n    ;;\n")
 	}
-	return "    " + names + `) COMPREPLY=($(compgen -W "` + words + `" -- "$cur")); return ;;` + "\n"
+	fmt.Fprint(w, "esac\n")
 }
 
-// operandCompletion completes what is no option: ids of minions where they can be asked for, functions of the runner.
-func operandCompletion(prog string) string {
-	switch prog {
-	case "salt", "salt-cp":
-		return `    [[ $COMP_CWORD -gt 1 ]] || COMPREPLY=($(compgen -W "'*' $(salt-key -l acc --out=newline_values_only 2>/dev/null)" -- "$cur"))` + "\n"
-	case "salt-run":
-		return `    COMPREPLY=($(compgen -W "$(salt-run -d 2>/dev/null | sed -n 's/^\([a-z_]*\.[a-z_]*\):$/\1/p')" -- "$cur"))` + "\n"
+func writeFish(w io.Writer, file string) {
+	fmt.Fprintf(w, "# fish completion for salt, salt-key, salt-run and salt-cp of clustermaster\n# to use: clustermaster completion fish > %s\n"+
+		"# fish reads a file by its command's name: link it as salt-key.fish, salt-run.fish and salt-cp.fish as well\n\n", file)
+	quote := strings.NewReplacer(`\`, `\\`, "'", `\'`)
+	for _, p := range completed() {
+		if p.prog != "salt-cp" {
+			fmt.Fprintf(w, "complete -c %s -f\n", p.prog)
+		}
+		switch p.prog {
+		case "salt", "salt-cp":
+			fmt.Fprintf(w, "complete -c %s -n 'test (count (commandline -opc)) -eq 1' -a '(%s)'\n", p.prog, quote.Replace(askMinions))
+		case "salt-run":
+			fmt.Fprintf(w, "complete -c %s -n 'test (count (commandline -opc)) -eq 1' -a '(%s)'\n", p.prog, quote.Replace(askRunners))
+		}
+		for _, o := range p.options {
+			line := "complete -c " + p.prog
+			for _, name := range strings.Fields(o.names) {
+				if long, ok := strings.CutPrefix(name, "--"); ok {
+					line += " -l " + long
+				} else {
+					line += " -s " + name[1:]
+				}
+			}
+			switch {
+			case o.words() != nil:
+				line += " -x -a '" + strings.Join(o.words(), " ") + "'"
+			case o.isFolder():
+				line += " -x -a '(__fish_complete_directories)'"
+			case o.isFile():
+				line += " -r -F"
+			case o.takesValue():
+				line += " -x"
+			}
+			fmt.Fprintf(w, "%s -d '%s'\n", line, quote.Replace(o.help))
+		}
 	}
-	return ""
 }

@@ -130,19 +130,3 @@ func TestSaltCP(t *testing.T) {
 		}
 	})
 }
-
-func TestCompletion(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	if code := Completion([]string{"bash"}, Env{Stdout: &out, Stderr: &out}); code != 0 {
-		t.Fatalf("exit %d", code)
-	}
-	for _, want := range []string{"complete -F _clustermaster_salt salt\n", "complete -F _clustermaster_salt_key salt-key\n", "--preview-target", "-l|--list) COMPREPLY"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("script lacks %q", want)
-		}
-	}
-	if code := Completion([]string{"fish"}, Env{Stdout: &out, Stderr: &out}); code != ExitUsage {
-		t.Errorf("fish: exit %d", code)
-	}
-}

@@ -44,7 +44,7 @@ func commands() []command {
 		{"bench", "measure masters from the minions' side: ours or Salt's", func(ctx context.Context, args []string) int { return bench.Command(ctx, args, os.Stdout, os.Stderr) }},
 		{"init", "print a new cluster_secret and the options of a first master", initCluster},
 		{"config", "config check [-c DIR]: read the configuration as a start would, and say what is wrong", configCommand},
-		{"completion", "completion bash: print the shell completion", func(_ context.Context, args []string) int { return cli.Completion(args, env) }},
+		{"completion", "completion bash|zsh|fish: print the shell completion", func(_ context.Context, args []string) int { return cli.Completion(args, env) }},
 		{"version", "print the version", func(context.Context, []string) int { fmt.Println("clustermaster " + Version); return 0 }},
 	}
 }
