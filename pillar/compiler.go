@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"clustermaster/internal/dictupdate"
 	"clustermaster/wire"
 )
 
@@ -193,7 +194,7 @@ func (c *Compiler) override(pillar, over wire.Map) wire.Map {
 }
 
 func (c *Compiler) merge(a, b wire.Map) wire.Map {
-	return merge(a, b, c.opts.strategy(), c.opts.MergeLists)
+	return dictupdate.Merge(a, b, c.opts.strategy(), c.opts.MergeLists)
 }
 
 // strategy is the merge strategy in force: smart means recurse but for the renderer yamlex.
@@ -272,38 +273,38 @@ func (p *compilation) run(ctx context.Context) (wire.Map, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.pillar = update(p.pillar, ext)
+		p.pillar = dictupdate.Update(p.pillar, ext)
 		made, err := p.renderMatches(ctx, p.matches(ctx, top))
 		if err != nil {
 			return nil, err
 		}
-		p.pillar = update(p.pillar, p.merge(p.pillar, made))
+		p.pillar = dictupdate.Update(p.pillar, p.merge(p.pillar, made))
 	} else {
 		made, err := p.renderMatches(ctx, p.matches(ctx, top))
 		if err != nil {
 			return nil, err
 		}
-		p.pillar = update(p.pillar, made)
+		p.pillar = dictupdate.Update(p.pillar, made)
 		ext, err := p.extPillars(ctx, p.pillar)
 		if err != nil {
 			return nil, err
 		}
-		p.pillar = update(p.pillar, ext)
+		p.pillar = dictupdate.Update(p.pillar, ext)
 	}
 	p.errors = append(p.errors, topErrors...)
 	made := p.pillar
 	if p.opts.PillarOpts {
-		made = update(made, wire.Map{{Key: "master", Value: append(slices.Clip(p.seen), wire.Pair{Key: "grains", Value: p.grains})}})
+		made = dictupdate.Update(made, wire.Map{{Key: "master", Value: append(slices.Clip(p.seen), wire.Pair{Key: "grains", Value: p.grains})}})
 	}
 	if len(p.errors) > 0 {
-		made = update(made, wire.Map{{Key: "_errors", Value: anyTexts(p.errors)}})
+		made = dictupdate.Update(made, wire.Map{{Key: "_errors", Value: anyTexts(p.errors)}})
 	}
 	made = p.override(made, p.req.Override)
 	before := len(p.errors)
 	if made = p.decrypt(ctx, made); len(p.errors) > before {
 		list, _ := made.Get("_errors")
 		old, _ := list.([]any)
-		made = update(made, wire.Map{{Key: "_errors", Value: append(slices.Clone(old), anyTexts(p.errors[before:])...)}})
+		made = dictupdate.Update(made, wire.Map{{Key: "_errors", Value: append(slices.Clone(old), anyTexts(p.errors[before:])...)}})
 	}
 	return made, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/yaml11"
 	"clustermaster/wire"
 )
@@ -108,5 +109,5 @@ func replace(v any, path []string, to any) any {
 	}
 	m, _ := v.(wire.Map)
 	old, _ := m.Get(path[0])
-	return update(m, wire.Map{{Key: path[0], Value: replace(old, path[1:], to)}})
+	return dictupdate.Update(m, wire.Map{{Key: path[0], Value: replace(old, path[1:], to)}})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/internal/dictupdate"
 	"clustermaster/wire"
 )
 
@@ -78,9 +79,6 @@ func (p *compilation) extPillars(ctx context.Context, pillar wire.Map) (wire.Map
 		p.fault(`The "ext_pillar" option is malformed`)
 		return pillar, nil
 	}
-	if runs == nil {
-		return pillar, nil
-	}
 	pillar = p.override(pillar, p.req.Override)
 	for _, v := range runs {
 		run, ok := v.(wire.Map)
@@ -125,8 +123,8 @@ func (p *compilation) extPillar(ctx context.Context, name string, pillar wire.Ma
 	return run(ctx, p, pillar, argsOf(args))
 }
 
-// extRuns lists the configured ext_pillars, and after them the one that the minion asks for on demand, if that is allowed. nil: there
-// are none; not ok: the option is no list.
+// extRuns lists the configured ext_pillars, and after them the one that the minion asks for on demand, if that is allowed. Not ok: the option
+// is no list.
 func (p *compilation) extRuns() (runs []any, ok bool) {
 	switch v := p.opts.ExtPillar.(type) {
 	case nil:
@@ -248,7 +246,7 @@ func extraMinionData(_ context.Context, p *compilation, _ wire.Map, a extArgs) (
 	for _, v := range list {
 		key, _ := v.(string)
 		if sub, ok := subtree(data, strings.Split(key, ":")); ok {
-			out = update(out, sub)
+			out = dictupdate.Update(out, sub)
 		}
 	}
 	return out, nil

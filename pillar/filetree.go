@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/fnmatch"
 	"clustermaster/wire"
 )
@@ -70,7 +70,7 @@ func fileTree(ctx context.Context, p *compilation, _ wire.Map, a extArgs) (any, 
 		if err != nil {
 			return nil, err
 		}
-		out = recurse(out, made, false)
+		out = dictupdate.Recurse(out, made, false)
 	}
 	return out, nil
 }
@@ -99,7 +99,7 @@ func (t *tree) root(ctx context.Context, root string) (wire.Map, error) {
 			if err != nil {
 				return nil, err
 			}
-			out = recurse(out, made, false)
+			out = dictupdate.Recurse(out, made, false)
 		}
 	}
 	own := filepath.Join(root, "hosts", t.p.req.ID)
@@ -110,7 +110,7 @@ func (t *tree) root(ctx context.Context, root string) (wire.Map, error) {
 	if err != nil {
 		return nil, err
 	}
-	return recurse(out, made, false), nil
+	return dictupdate.Recurse(out, made, false), nil
 }
 
 func isDir(path string) bool {
@@ -206,7 +206,7 @@ func (t *tree) keeps(prefix, name string) bool {
 	case bool:
 		return v
 	case []any:
-		full := strings.TrimPrefix(filepath.Join(prefix, name), "/")
+		full := prefix + "/" + name
 		return slices.ContainsFunc(v, func(g any) bool {
 			glob, _ := g.(string)
 			return fnmatch.Match(glob, full)

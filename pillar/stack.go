@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/yaml11"
 	"clustermaster/target"
 	"clustermaster/wire"
@@ -84,7 +85,7 @@ func (p *compilation) stackChoice(pillar wire.Map, env string, kw wire.Pair) ([]
 		if key == anyEnv {
 			key = env
 		}
-		if equal(key, have) {
+		if dictupdate.Equal(key, have) {
 			if files, ok = c.Value.([]any); !ok {
 				files = []any{c.Value}
 			}
@@ -191,7 +192,7 @@ func (t stackTemplates) render(ctx context.Context, path string, text []byte, ma
 		{Key: "__grains__", Value: t.p.grains}, {Key: "__opts__", Value: t.p.seen}, {Key: "ymlpath", Value: path}, {Key: "stack_cfg_path", Value: t.cfg},
 	})
 	c.Pillar = t.pillar
-	c.Opts = update(c.Opts, wire.Map{{Key: "allow_undefined", Value: true}})
+	c.Opts = dictupdate.Update(c.Opts, wire.Map{{Key: "allow_undefined", Value: true}})
 	v, err := t.p.deps.Renderer.Render(ctx, Source{Path: path, SaltEnv: "base", Data: append([]byte(stackPrelude), text...)}, "jinja", c, t)
 	if err != nil {
 		return "", err
@@ -229,7 +230,7 @@ func stackMerge(a, b wire.Map) (wire.Map, error) {
 	}
 	out := slices.Clone(a)
 	for _, p := range b {
-		i := newIndex(out, 0).find(out, p.Key)
+		i := dictupdate.Find(out, p.Key)
 		switch {
 		case strategy == "remove":
 			if i >= 0 {
@@ -283,7 +284,7 @@ func stackLists(old, v []any) (any, error) {
 	case "overwrite":
 		return v, nil
 	case "remove":
-		return slices.DeleteFunc(slices.Clone(old), func(e any) bool { return contains(v, e) }), nil
+		return slices.DeleteFunc(slices.Clone(old), func(e any) bool { return dictupdate.Contains(v, e) }), nil
 	case "merge-first":
 		return slices.Concat(v, old), nil
 	}

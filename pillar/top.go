@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"clustermaster/internal/dictupdate"
 	"clustermaster/wire"
 )
 
@@ -166,7 +167,7 @@ func (p *compilation) mergeTops(tops []renderedTop) ([]topEnv, error) {
 				if err != nil {
 					return nil, err
 				}
-				j := slices.IndexFunc(out[i].targets, func(have topTarget) bool { return equal(have.target, made.target) })
+				j := slices.IndexFunc(out[i].targets, func(have topTarget) bool { return dictupdate.Equal(have.target, made.target) })
 				if j < 0 {
 					out[i].targets = append(out[i].targets, made)
 				} else {

@@ -1,4 +1,9 @@
-package pillar
+// Package dictupdate lays one map over another as Salt does (salt/utils/dictupdate.py).
+//
+// Lives here: the merge strategies of pillars, Python's equality of values.
+//
+// Does not: know what is merged. Nothing it is given is written to; results share values with it.
+package dictupdate
 
 import (
 	"bytes"
@@ -8,20 +13,19 @@ import (
 	"clustermaster/wire"
 )
 
-// merge lays b over a as a pillar_source_merging_strategy says (salt/utils/dictupdate.py). Neither is written to; the result shares
-// values with both.
-func merge(a, b wire.Map, strategy string, lists bool) wire.Map {
+// Merge lays b over a as a pillar_source_merging_strategy says; smart has been turned into recurse or aggregate.
+func Merge(a, b wire.Map, strategy string, lists bool) wire.Map {
 	switch strategy {
 	case "list":
 		return mergeList(a, b)
 	case "aggregate": // of values without marks only the top level is joined
-		return update(a, b)
+		return Update(a, b)
 	case "overwrite":
-		return update(a, b)
+		return Update(a, b)
 	case "none":
-		return recurse(a, b, false)
+		return Recurse(a, b, false)
 	}
-	return recurse(a, b, lists)
+	return Recurse(a, b, lists)
 }
 
 // mergeList pairs the values of keys that are in both; keys that only b has are lost, as in Salt.
@@ -37,18 +41,18 @@ func mergeList(a, b wire.Map) wire.Map {
 	return out
 }
 
-// update is Python's dict.update.
-func update(a, b wire.Map) wire.Map {
+// Update is Python's dict.update.
+func Update(a, b wire.Map) wire.Map {
 	return combine(a, b, func(_, v any) any { return v })
 }
 
-// recurse joins maps on all levels; with lists also lists, without repeating what is there. Anything else of b wins.
-func recurse(a, b wire.Map, lists bool) wire.Map {
+// Recurse joins maps on all levels; with lists also lists, without repeating what is there. Anything else of b wins.
+func Recurse(a, b wire.Map, lists bool) wire.Map {
 	return combine(a, b, func(old, v any) any {
 		switch v := v.(type) {
 		case wire.Map:
 			if old, ok := old.(wire.Map); ok {
-				return recurse(old, v, lists)
+				return Recurse(old, v, lists)
 			}
 		case []any:
 			if old, ok := old.([]any); ok && lists {
@@ -75,42 +79,42 @@ func combine(a, b wire.Map, both func(old, v any) any) wire.Map {
 	return out
 }
 
-// join appends what of b is not in a yet. Work is bounded: beyond that many comparisons nothing is looked for any more.
+// join appends what of b is not in a; what b itself repeats stays repeated, as in Salt.
 func join(a, b []any) []any {
 	out := make([]any, len(a), len(a)+len(b))
 	copy(out, a)
-	seen := make(map[any]bool, len(a)) // of plain values
+	have := make(map[any]bool, len(a)) // plain values of a
 	for _, v := range a {
 		if k, ok := identity(v); ok {
-			seen[k] = true
+			have[k] = true
 		}
 	}
 	for _, v := range b {
 		if k, ok := identity(v); ok {
-			if !seen[k] {
-				seen[k] = true
+			if !have[k] {
 				out = append(out, v)
 			}
 			continue
 		}
-		if !contains(out, v) {
+		if !Contains(a, v) {
 			out = append(out, v)
 		}
 	}
 	return out
 }
 
-func contains(list []any, v any) bool {
+// Contains reports whether v is in list, as Python says.
+func Contains(list []any, v any) bool {
 	for _, have := range list {
-		if equal(have, v) {
+		if Equal(have, v) {
 			return true
 		}
 	}
 	return false
 }
 
-// equal is Python's ==.
-func equal(a, b any) bool {
+// Equal is Python's ==.
+func Equal(a, b any) bool {
 	switch x := a.(type) {
 	case wire.Map:
 		y, ok := b.(wire.Map)
@@ -119,7 +123,7 @@ func equal(a, b any) bool {
 		}
 		in := newIndex(y, 0)
 		for _, p := range x {
-			if i := in.find(y, p.Key); i < 0 || !equal(p.Value, y[i].Value) {
+			if i := in.find(y, p.Key); i < 0 || !Equal(p.Value, y[i].Value) {
 				return false
 			}
 		}
@@ -130,7 +134,7 @@ func equal(a, b any) bool {
 			return false
 		}
 		for i := range x {
-			if !equal(x[i], y[i]) {
+			if !Equal(x[i], y[i]) {
 				return false
 			}
 		}
@@ -169,6 +173,9 @@ func identity(v any) (any, bool) {
 	}
 	return nil, false
 }
+
+// Find returns where a key is in m, -1 if it is not there.
+func Find(m wire.Map, key any) int { return newIndex(m, 0).find(m, key) }
 
 // index finds keys of a map: by looking through short ones, by a table in long ones.
 type index struct{ at map[any]int }

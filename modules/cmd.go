@@ -1,0 +1,281 @@
+package modules
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"clustermaster/wire"
+)
+
+// Bounds of one command.
+const (
+	maxCommandOutput = 32 << 20 // bytes of stdout and of stderr
+	commandGrace     = 2 * time.Second
+)
+
+// ran is what a command left.
+type ran struct {
+	pid, retcode   int
+	stdout, stderr string
+}
+
+func commandFunctions() []function {
+	params := []param{
+		need("cmd"), opt("cwd", nil), opt("stdin", nil), opt("runas", nil), opt("group", nil), opt("shell", "/bin/sh"), opt("python_shell", nil), opt("env", nil),
+		opt("clean_env", false), opt("template", nil), opt("rstrip", true), opt("umask", nil), opt("output_encoding", nil), opt("output_loglevel", "debug"),
+		opt("log_callback", nil), opt("hide_output", false), opt("timeout", nil), opt("reset_system_locale", true), opt("ignore_retcode", false), opt("saltenv", nil),
+		opt("use_vt", false), opt("bg", false), opt("password", nil), opt("encoded_cmd", false), opt("raise_err", false), opt("prepend_path", nil), opt("success_retcodes", nil),
+		opt("success_stdout", nil), opt("success_stderr", nil),
+	}
+	make := func(name string, joined, shell bool, result func(ran) any) function {
+		return function{name: name, params: params, rest: true, run: func(ctx context.Context, c *call) (any, error) {
+			if shell && c.any("python_shell") == nil {
+				c.named["python_shell"] = true
+			}
+			r, err := c.command(ctx, joined)
+			if err != nil {
+				return nil, err
+			}
+			return result(r), nil
+		}}
+	}
+	stdout := func(r ran) any { return r.stdout }
+	return []function{
+		make("cmd.run", true, false, stdout), make("cmd.shell", true, true, stdout), make("cmd.run_stdout", false, false, stdout),
+		make("cmd.run_stderr", false, false, func(r ran) any { return r.stderr }),
+		make("cmd.retcode", true, false, func(r ran) any { return int64(r.retcode) }),
+		make("cmd.run_all", false, false, func(r ran) any {
+			return wire.Map{
+				{Key: "pid", Value: int64(r.pid)}, {Key: "retcode", Value: int64(r.retcode)}, {Key: "stdout", Value: r.stdout}, {Key: "stderr", Value: r.stderr},
+			}
+		}),
+		{name: "cmd.has_exec", params: []param{need("cmd")}, run: func(_ context.Context, c *call) (any, error) {
+			_, err := exec.LookPath(c.text("cmd"))
+			return err == nil, nil
+		}},
+		{name: "cmd.which", params: []param{need("cmd")}, run: func(_ context.Context, c *call) (any, error) {
+			path, err := exec.LookPath(c.text("cmd"))
+			if err != nil {
+				return nil, nil //nolint:nilerr // absent is nil, as in Salt
+			}
+			return path, nil
+		}},
+	}
+}
+
+// command runs the command of a call on the master. joined sends stderr where stdout goes. Without python_shell there is no shell: the
+// text is split as a shell would.
+func (c *call) command(ctx context.Context, joined bool) (ran, error) {
+	if t := c.any("timeout"); t != nil {
+		if n, ok := number(t); ok && n > 0 {
+			var stop context.CancelFunc
+			ctx, stop = context.WithTimeout(ctx, time.Duration(n)*time.Second)
+			defer stop()
+		}
+	}
+	if c.is("template") || c.is("bg") {
+		return ran{}, errors.New("template and bg are not supported on a master")
+	}
+	argv, err := c.argv()
+	if err != nil {
+		return ran{}, err
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // templates of pillar_roots run commands, that is what this is for
+	cmd.Dir = c.text("cwd")
+	if cmd.Dir == "" {
+		if cmd.Dir, err = os.UserHomeDir(); err != nil {
+			cmd.Dir = "/"
+		}
+	}
+	cmd.Env = c.environment()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if name := c.text("runas"); name != "" {
+		if cmd.SysProcAttr.Credential, err = credential(name); err != nil {
+			return ran{}, err
+		}
+	}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = commandGrace
+	if in := c.any("stdin"); in != nil {
+		cmd.Stdin = strings.NewReader(text(in))
+	}
+	var stdout, stderr bounded
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if joined {
+		cmd.Stderr = &stdout
+	}
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return ran{}, fmt.Errorf("%s: timed out", argv[0])
+	case errors.As(err, &exit), errors.Is(err, exec.ErrWaitDelay):
+	case err != nil:
+		return ran{}, fmt.Errorf("Unable to run command '%s': %w", strings.Join(argv, " "), err)
+	}
+	if stdout.over || stderr.over {
+		return ran{}, fmt.Errorf("%s: more than %d bytes of output", argv[0], maxCommandOutput)
+	}
+	r := ran{pid: cmd.Process.Pid, retcode: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
+	if c.is("rstrip") {
+		r.stdout, r.stderr = rstrip(r.stdout), rstrip(r.stderr)
+	}
+	if r.retcode != 0 && !c.is("ignore_retcode") {
+		c.deps.Log.Warn("command of a template failed", "minion", c.who.ID, "cmd", argv[0], "retcode", r.retcode)
+	}
+	return r, nil
+}
+
+// rstrip is Python's str.rstrip.
+func rstrip(s string) string { return strings.TrimRight(s, " \t\n\r\v\f\x1c\x1d\x1e\x1f\x85") }
+
+// argv is the command with its arguments.
+func (c *call) argv() ([]string, error) {
+	if list, ok := c.any("cmd").([]any); ok {
+		out := make([]string, len(list))
+		for i, v := range list {
+			out[i] = text(v)
+		}
+		if len(out) == 0 {
+			return nil, errors.New("empty command")
+		}
+		return out, nil
+	}
+	line := c.text("cmd")
+	if c.any("python_shell") == true {
+		return []string{c.text("shell"), "-c", line}, nil
+	}
+	out, err := shellSplit(line)
+	if err == nil && len(out) == 0 {
+		err = errors.New("empty command")
+	}
+	return out, err
+}
+
+// environment is the master's, in the language C, with what env adds; an entry that is false is taken out.
+func (c *call) environment() []string {
+	vars := make(map[string]string)
+	if !c.is("clean_env") {
+		for _, e := range os.Environ() {
+			name, value, _ := strings.Cut(e, "=")
+			vars[name] = value
+		}
+	}
+	if c.is("reset_system_locale") {
+		for _, name := range []string{"LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "LC_MONETARY", "LC_MESSAGES", "LC_PAPER", "LC_NAME", "LC_ADDRESS", "LC_TELEPHONE", "LC_MEASUREMENT", "LC_IDENTIFICATION", "LANGUAGE"} {
+			vars[name] = "C"
+		}
+	}
+	var given wire.Map
+	switch env := c.any("env").(type) {
+	case wire.Map:
+		given = env
+	case []any:
+		for _, e := range env {
+			m, _ := e.(wire.Map)
+			given = append(given, m...)
+		}
+	}
+	for _, p := range given {
+		if p.Value == false {
+			delete(vars, text(p.Key))
+			continue
+		}
+		vars[text(p.Key)] = text(p.Value)
+	}
+	if p := c.text("prepend_path"); p != "" {
+		vars["PATH"] = p + ":" + vars["PATH"]
+	}
+	out := make([]string, 0, len(vars))
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		out = append(out, name+"="+vars[name])
+	}
+	return out
+}
+
+// credential is who runs a command for another user.
+func credential(name string) (*syscall.Credential, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, fmt.Errorf("run as %q: %w", name, err)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("run as %q: %w", name, err)
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("run as %q: %w", name, err)
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// bounded keeps the first bytes of what is written to it.
+type bounded struct {
+	bytes.Buffer
+	over bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if room := maxCommandOutput - b.Len(); len(p) > room {
+		b.over = true
+		b.Buffer.Write(p[:room])
+		return len(p), nil
+	}
+	return b.Buffer.Write(p)
+}
+
+// shellSplit is Python's shlex.split.
+func shellSplit(s string) ([]string, error) {
+	var out []string
+	var word strings.Builder
+	in, quote := false, byte(0)
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case quote == '\'' && c != '\'', quote == '"' && c != '"' && c != '\\':
+			word.WriteByte(c)
+		case quote != 0 && c == quote:
+			quote = 0
+		case c == '\\':
+			i++
+			if i == len(s) {
+				return nil, errors.New("No escaped character")
+			}
+			if quote == '"' && s[i] != '"' && s[i] != '\\' {
+				word.WriteByte('\\')
+			}
+			word.WriteByte(s[i])
+			in = true
+		case c == '\'' || c == '"':
+			quote, in = c, true
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			if in {
+				out = append(out, word.String())
+				word.Reset()
+				in = false
+			}
+		default:
+			word.WriteByte(c)
+			in = true
+		}
+	}
+	if quote != 0 {
+		return nil, errors.New("No closing quotation")
+	}
+	if in {
+		out = append(out, word.String())
+	}
+	return out, nil
+}

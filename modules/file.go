@@ -1,0 +1,289 @@
+package modules
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/user"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"clustermaster/internal/fnmatch"
+	"clustermaster/wire"
+)
+
+// Bounds of files on the master.
+const (
+	maxFile  = 64 << 20 // bytes that are read
+	maxFound = 100_000  // names of one file.find or file.readdir
+)
+
+func fileFunctions() []function {
+	onPath := func(name string, run func(c *call, path string) (any, error)) function {
+		return function{name: name, params: []param{need("path")}, run: func(_ context.Context, c *call) (any, error) { return run(c, expand(c.text("path"))) }}
+	}
+	ofOwner := func(name string, pick func(*syscall.Stat_t) any) function {
+		return function{name: name, params: []param{need("path"), opt("follow_symlinks", true)}, run: func(_ context.Context, c *call) (any, error) {
+			st, err := c.stat(expand(c.text("path")))
+			if err != nil {
+				return nil, err
+			}
+			return pick(st), nil
+		}}
+	}
+	return []function{
+		{name: "file.read", params: []param{need("path"), opt("binary", false)}, run: func(_ context.Context, c *call) (any, error) {
+			b, err := readFile(expand(c.text("path")))
+			if err != nil {
+				return nil, err
+			}
+			if c.is("binary") {
+				return b, nil
+			}
+			return string(b), nil
+		}},
+		onPath("file.file_exists", func(_ *call, p string) (any, error) {
+			info, err := os.Stat(p)
+			return err == nil && info.Mode().IsRegular(), nil
+		}),
+		onPath("file.directory_exists", func(_ *call, p string) (any, error) {
+			info, err := os.Stat(p)
+			return err == nil && info.IsDir(), nil
+		}),
+		onPath("file.is_link", func(_ *call, p string) (any, error) {
+			info, err := os.Lstat(p)
+			return err == nil && info.Mode()&fs.ModeSymlink != 0, nil
+		}),
+		onPath("file.path_exists_glob", func(_ *call, p string) (any, error) {
+			hits, err := filepath.Glob(p)
+			return len(hits) > 0, err
+		}),
+		{name: "file.readlink", params: []param{need("path"), opt("canonicalize", false)}, run: func(_ context.Context, c *call) (any, error) {
+			if c.is("canonicalize") {
+				return filepath.EvalSymlinks(c.text("path"))
+			}
+			return os.Readlink(c.text("path"))
+		}},
+		{name: "file.access", params: []param{need("path"), need("mode")}, run: func(_ context.Context, c *call) (any, error) {
+			modes := map[string]uint32{"f": 0, "r": 4, "w": 2, "x": 1}
+			mode, ok := modes[c.text("mode")]
+			if !ok {
+				return nil, errors.New("Invalid mode specified.")
+			}
+			return syscall.Access(expand(c.text("path")), mode) == nil, nil
+		}},
+		{name: "file.get_hash", params: []param{need("path"), opt("form", "sha256"), opt("chunk_size", int64(65536))}, run: hashOfFile},
+		{name: "file.get_sum", params: []param{need("path"), opt("form", "sha256")}, run: hashOfFile},
+		onPath("file.basename", func(c *call, _ string) (any, error) {
+			p := c.text("path")
+			return p[strings.LastIndexByte(p, '/')+1:], nil
+		}),
+		onPath("file.dirname", func(c *call, _ string) (any, error) {
+			p := c.text("path")
+			head := p[:strings.LastIndexByte(p, '/')+1]
+			if trimmed := strings.TrimRight(head, "/"); trimmed != "" {
+				return trimmed, nil
+			}
+			return head, nil
+		}),
+		{name: "file.join", rest: true, run: func(_ context.Context, c *call) (any, error) {
+			parts := make([]string, len(c.more))
+			for i, v := range c.more {
+				parts[i] = text(v)
+			}
+			return path.Join(parts...), nil
+		}},
+		onPath("file.normpath", func(c *call, _ string) (any, error) { return path.Clean(c.text("path")), nil }),
+		onPath("file.readdir", func(_ *call, p string) (any, error) {
+			entries, err := os.ReadDir(p)
+			if err != nil || len(entries) > maxFound {
+				return nil, fmt.Errorf("A valid path was not specified.: %w", err)
+			}
+			out := []any{".", ".."}
+			for _, e := range entries {
+				out = append(out, e.Name())
+			}
+			return out, nil
+		}),
+		{name: "file.find", params: []param{need("path")}, rest: true, run: findFiles},
+		{name: "file.contains", params: []param{need("path"), need("text")}, run: func(_ context.Context, c *call) (any, error) {
+			b, err := readFile(expand(c.text("path")))
+			return err == nil && bytes.Contains(b, raw(c.any("text"))), nil
+		}},
+		{name: "file.stats", params: []param{need("path"), opt("hash_type", nil), opt("follow_symlinks", true)}, run: stats},
+		ofOwner("file.get_mode", func(st *syscall.Stat_t) any { return fmt.Sprintf("%04o", st.Mode&0o7777) }),
+		ofOwner("file.get_uid", func(st *syscall.Stat_t) any { return int64(st.Uid) }),
+		ofOwner("file.get_gid", func(st *syscall.Stat_t) any { return int64(st.Gid) }),
+		ofOwner("file.get_user", func(st *syscall.Stat_t) any { return userName(st.Uid) }),
+		ofOwner("file.get_group", func(st *syscall.Stat_t) any { return groupName(st.Gid) }),
+	}
+}
+
+// expand puts the home folder in place of ~.
+func expand(p string) string {
+	if rest, ok := strings.CutPrefix(p, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	return p
+}
+
+// readFile reads a regular file of bounded size.
+func readFile(p string) ([]byte, error) {
+	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("read %s: is a directory", p)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("read %s: larger than %d bytes", p, maxFile)
+	}
+	return b, err
+}
+
+func hashOfFile(_ context.Context, c *call) (any, error) {
+	h, err := newHash(c.text("form"))
+	if err != nil {
+		return nil, err
+	}
+	b, err := readFile(expand(c.text("path")))
+	if err != nil {
+		return nil, err
+	}
+	h.Write(b)
+	return fmt.Sprintf("%x", h.Sum(nil)), nil
+}
+
+func (c *call) stat(p string) (*syscall.Stat_t, error) {
+	lookup := os.Stat
+	if !c.is("follow_symlinks") {
+		lookup = os.Lstat
+	}
+	info, err := lookup(p)
+	if err != nil {
+		return nil, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil, fmt.Errorf("stat %s: not known on this system", p)
+	}
+	return st, nil
+}
+
+func userName(uid uint32) string {
+	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
+		return u.Username
+	}
+	return strconv.FormatUint(uint64(uid), 10)
+}
+
+func groupName(gid uint32) string {
+	if g, err := user.LookupGroupId(strconv.FormatUint(uint64(gid), 10)); err == nil {
+		return g.Name
+	}
+	return strconv.FormatUint(uint64(gid), 10)
+}
+
+func stats(ctx context.Context, c *call) (any, error) {
+	p := expand(c.text("path"))
+	st, err := c.stat(p)
+	if err != nil {
+		return nil, err
+	}
+	kind := map[uint32]string{syscall.S_IFREG: "file", syscall.S_IFDIR: "dir", syscall.S_IFLNK: "link", syscall.S_IFIFO: "pipe", syscall.S_IFSOCK: "socket", syscall.S_IFBLK: "block", syscall.S_IFCHR: "char"}
+	out := wire.Map{
+		{Key: "inode", Value: int64(st.Ino)}, {Key: "uid", Value: int64(st.Uid)}, {Key: "gid", Value: int64(st.Gid)}, {Key: "group", Value: groupName(st.Gid)}, {Key: "user", Value: userName(st.Uid)},
+		{Key: "atime", Value: seconds(st.Atim)}, {Key: "mtime", Value: seconds(st.Mtim)}, {Key: "ctime", Value: seconds(st.Ctim)},
+		{Key: "size", Value: st.Size}, {Key: "mode", Value: fmt.Sprintf("%04o", st.Mode&0o7777)},
+	}
+	if c.is("hash_type") {
+		c.named["form"] = c.any("hash_type")
+		sum, err := hashOfFile(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, wire.Pair{Key: "sum", Value: sum})
+	}
+	return append(out, wire.Pair{Key: "type", Value: kind[st.Mode&syscall.S_IFMT]}, wire.Pair{Key: "target", Value: p}), nil
+}
+
+func seconds(t syscall.Timespec) float64 { return float64(t.Sec) + float64(t.Nsec)/1e9 }
+
+// findFiles lists what lies below a folder. Of find's options name, iname, type, maxdepth and mindepth are there.
+func findFiles(ctx context.Context, c *call) (any, error) {
+	root := expand(c.text("path"))
+	options := map[string]any{"name": nil, "iname": nil, "type": nil, "maxdepth": nil, "mindepth": nil}
+	for _, kw := range c.kwargs {
+		name := text(kw.Key)
+		if _, ok := options[name]; !ok {
+			return nil, fmt.Errorf("option %s is not built in; name, iname, type, maxdepth and mindepth are", name)
+		}
+		options[name] = kw.Value
+	}
+	maxDepth, limited := number(options["maxdepth"])
+	minDepth, _ := number(options["mindepth"])
+	out := []any{}
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // what cannot be read is not found
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		depth := int64(0)
+		if rel, err := filepath.Rel(root, p); err == nil && rel != "." {
+			depth = int64(strings.Count(rel, "/")) + 1
+		}
+		if limited && depth > maxDepth {
+			return filepath.SkipDir
+		}
+		if depth >= minDepth && wanted(options, d) {
+			if out = append(out, p); len(out) > maxFound {
+				return fmt.Errorf("more than %d hits", maxFound)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func wanted(options map[string]any, d fs.DirEntry) bool {
+	if n := text(options["name"]); n != "" && !fnmatch.Match(n, d.Name()) {
+		return false
+	}
+	if n := text(options["iname"]); n != "" && !fnmatch.Match(strings.ToLower(n), strings.ToLower(d.Name())) {
+		return false
+	}
+	kinds := text(options["type"])
+	if kinds == "" {
+		return true
+	}
+	letter := "f"
+	switch {
+	case d.IsDir():
+		letter = "d"
+	case d.Type()&fs.ModeSymlink != 0:
+		letter = "l"
+	case d.Type()&fs.ModeNamedPipe != 0:
+		letter = "p"
+	case d.Type()&fs.ModeSocket != 0:
+		letter = "s"
+	}
+	return strings.Contains(kinds, letter)
+}

@@ -1,0 +1,278 @@
+package modules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clustermaster/internal/dictupdate"
+	"clustermaster/internal/fnmatch"
+	"clustermaster/wire"
+)
+
+func grainsFunctions() []function {
+	return []function{
+		{name: "grains.get", params: []param{need("key"), opt("default", ""), opt("delimiter", ":"), opt("ordered", true)}, run: func(_ context.Context, c *call) (any, error) {
+			return c.from(c.who.Grains), nil
+		}},
+		{name: "grains.fetch", params: []param{need("key"), opt("default", ""), opt("delimiter", ":"), opt("ordered", true)}, run: func(_ context.Context, c *call) (any, error) {
+			return c.from(c.who.Grains), nil
+		}},
+		{name: "grains.has_value", params: []param{need("key")}, run: func(_ context.Context, c *call) (any, error) {
+			_, ok := traverse(c.who.Grains, c.any("key"), "")
+			return ok, nil
+		}},
+		{name: "grains.item", rest: true, run: func(_ context.Context, c *call) (any, error) { return c.items(c.who.Grains), nil }},
+		{name: "grains.items", params: []param{opt("sanitize", false)}, run: func(_ context.Context, c *call) (any, error) { return c.who.Grains, nil }},
+		{name: "grains.ls", run: func(_ context.Context, c *call) (any, error) {
+			names := make([]string, len(c.who.Grains))
+			for i, p := range c.who.Grains {
+				names[i] = text(p.Key)
+			}
+			slices.Sort(names)
+			return texts(names), nil
+		}},
+		{name: "grains.equals", params: []param{need("key"), need("value")}, run: func(_ context.Context, c *call) (any, error) {
+			v, ok := traverse(c.who.Grains, c.any("key"), "")
+			if !ok {
+				v = ""
+			}
+			return pyStr(v) == pyStr(c.any("value")), nil
+		}},
+		{name: "grains.filter_by", params: []param{need("lookup_dict"), opt("grain", "os_family"), opt("merge", nil), opt("default", "default"), opt("base", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				return filterBy(c.dict("lookup_dict"), c.text("grain"), c.who.Grains, c.any("merge"), c.any("default"), c.any("base"))
+			}},
+	}
+}
+
+func pyStr(v any) string {
+	if v == nil {
+		return "None"
+	}
+	return text(v)
+}
+
+// from looks key up, else gives default.
+func (c *call) from(data wire.Map) any {
+	if v, ok := traverse(data, c.any("key"), c.text("delimiter")); ok {
+		return v
+	}
+	return c.any("default")
+}
+
+// items looks all further arguments up.
+func (c *call) items(data wire.Map) any {
+	var fallback any = ""
+	if v, ok := c.kwargs.Get("default"); ok {
+		fallback = v
+	}
+	out := wire.Map{}
+	for _, key := range c.more {
+		v, ok := traverse(data, key, c.kwargs.String("delimiter"))
+		if !ok {
+			v = fallback
+		}
+		out = append(out, wire.Pair{Key: key, Value: v})
+	}
+	return out
+}
+
+// filterBy is salt.utils.data.filter_by: the entry of lookup whose key matches the value at a path, on top of base, below merge.
+func filterBy(lookup wire.Map, path string, data wire.Map, merge, fallback, base any) (any, error) {
+	var ret any
+	found := false
+	value, ok := traverse(data, path, "")
+	if !ok {
+		value = ""
+	}
+	list, isList := value.([]any)
+	if !isList {
+		list = []any{value}
+	}
+search:
+	for _, each := range list {
+		for _, p := range lookup {
+			if fnmatch.Match(text(p.Key), pyStr(each)) {
+				ret, found = p.Value, true
+				break search
+			}
+		}
+	}
+	if !found || ret == nil {
+		ret = nil
+		if i := dictupdate.Find(lookup, fallback); i >= 0 {
+			ret = lookup[i].Value
+		}
+	}
+	if base != nil && truth(base) {
+		i := dictupdate.Find(lookup, base)
+		if i < 0 {
+			return nil, fmt.Errorf("base %q is not in the lookup", text(base))
+		}
+		values := lookup[i].Value
+		if m, ok := values.(wire.Map); ok && ret != nil {
+			over, _ := ret.(wire.Map)
+			ret = dictupdate.Recurse(m, over, false)
+		} else {
+			ret = values
+		}
+	}
+	if merge != nil && truth(merge) {
+		m, ok := merge.(wire.Map)
+		if !ok {
+			return nil, errors.New("filter_by merge argument must be a dictionary.")
+		}
+		if ret == nil {
+			return m, nil
+		}
+		have, ok := ret.(wire.Map)
+		if !ok {
+			return nil, errors.New("Cannot update using non-dict types in dictupdate.update()")
+		}
+		ret = dictupdate.Recurse(have, m, false)
+	}
+	return ret, nil
+}
+
+func pillarFunctions() []function {
+	get := []param{need("key"), opt("default", ""), opt("merge", false), opt("merge_nested_lists", nil), opt("delimiter", ":"), opt("pillarenv", nil), opt("saltenv", nil), opt("unmask", nil)}
+	return []function{
+		{name: "pillar.get", params: get, run: pillarGet},
+		{name: "pillar.fetch", params: get, run: pillarGet},
+		{name: "pillar.items", rest: true, run: func(_ context.Context, c *call) (any, error) {
+			if len(c.more) > 0 {
+				return c.items(c.who.Pillar), nil
+			}
+			return c.who.Pillar, nil
+		}},
+		{name: "pillar.raw", params: []param{opt("key", nil)}, run: func(_ context.Context, c *call) (any, error) {
+			if c.any("key") == nil {
+				return c.who.Pillar, nil
+			}
+			v, _ := c.who.Pillar.Get(c.text("key"))
+			return v, nil
+		}},
+		{name: "pillar.item", rest: true, run: func(_ context.Context, c *call) (any, error) { return c.items(c.who.Pillar), nil }},
+		{name: "pillar.ls", rest: true, run: func(_ context.Context, c *call) (any, error) { return keys(c.who.Pillar), nil }},
+		{name: "pillar.keys", params: []param{need("key"), opt("delimiter", ":"), opt("unmask", nil)}, run: func(_ context.Context, c *call) (any, error) {
+			v, ok := traverse(c.who.Pillar, c.any("key"), c.text("delimiter"))
+			if !ok {
+				return nil, fmt.Errorf("Pillar key not found: %s", c.text("key"))
+			}
+			m, ok := v.(wire.Map)
+			if !ok {
+				return nil, fmt.Errorf("Pillar value in key %s is not a dict", c.text("key"))
+			}
+			return keys(m), nil
+		}},
+		{name: "pillar.filter_by", params: []param{need("lookup_dict"), need("pillar"), opt("merge", nil), opt("default", "default"), opt("base", nil)},
+			run: func(_ context.Context, c *call) (any, error) {
+				return filterBy(c.dict("lookup_dict"), c.text("pillar"), c.who.Pillar, c.any("merge"), c.any("default"), c.any("base"))
+			}},
+	}
+}
+
+// pillarGet looks a key up in the pillar as far as it is made; with merge it is laid over the default.
+func pillarGet(_ context.Context, c *call) (any, error) {
+	v, ok := traverse(c.who.Pillar, c.any("key"), c.text("delimiter"))
+	fallback := c.any("default")
+	if c.is("merge") {
+		lists := c.is("merge_nested_lists")
+		if c.any("merge_nested_lists") == nil {
+			o, _ := c.who.Opts.Get("pillar_merge_lists")
+			lists = truth(o)
+		}
+		switch d := fallback.(type) {
+		case wire.Map:
+			if m, isMap := v.(wire.Map); isMap || !ok {
+				return dictupdate.Recurse(d, m, lists), nil
+			}
+		case []any:
+			if l, isList := v.([]any); isList || !ok {
+				merged := dictupdate.Recurse(wire.Map{{Key: "l", Value: d}}, wire.Map{{Key: "l", Value: l}}, true)
+				return merged[0].Value, nil
+			}
+		}
+	}
+	if !ok {
+		return fallback, nil
+	}
+	return v, nil
+}
+
+func configFunctions() []function {
+	where := []string{"opts", "grains", "pillar", "master"}
+	return []function{
+		{name: "config.get", params: []param{need("key"), opt("default", ""), opt("delimiter", ":"), opt("merge", nil), opt("omit_opts", false), opt("omit_pillar", false), opt("omit_master", false), opt("omit_grains", false)},
+			run: func(ctx context.Context, c *call) (any, error) {
+				if c.any("merge") == nil {
+					for _, w := range where {
+						if c.is("omit_" + w) {
+							continue
+						}
+						if v, ok := traverse(c.data(w), c.any("key"), c.text("delimiter")); ok {
+							return c.sdb(ctx, v)
+						}
+					}
+					return c.any("default"), nil
+				}
+				all := wire.Map{}
+				for _, w := range []string{"master", "pillar", "grains", "opts"} {
+					if c.text("merge") == "overwrite" {
+						all = dictupdate.Update(all, c.data(w))
+					} else {
+						all = dictupdate.Recurse(all, c.data(w), false)
+					}
+				}
+				if v, ok := traverse(all, c.any("key"), c.text("delimiter")); ok {
+					return c.sdb(ctx, v)
+				}
+				return c.any("default"), nil
+			}},
+		{name: "config.option", params: []param{need("value"), opt("default", nil), opt("omit_opts", false), opt("omit_master", false), opt("omit_pillar", false), opt("omit_grains", false), opt("wildcard", false)},
+			run: func(ctx context.Context, c *call) (any, error) { return c.option(ctx, "value") }},
+		{name: "config.merge", params: []param{need("value"), opt("default", ""), opt("omit_opts", false), opt("omit_master", false), opt("omit_pillar", false)},
+			run: func(ctx context.Context, c *call) (any, error) { return c.option(ctx, "value") }},
+	}
+}
+
+func (c *call) data(where string) wire.Map {
+	switch where {
+	case "opts":
+		return c.who.Opts
+	case "grains":
+		return c.who.Grains
+	case "pillar":
+		return c.who.Pillar
+	}
+	v, _ := c.who.Pillar.Get("master")
+	m, _ := v.(wire.Map)
+	return m
+}
+
+// option looks a top-level name up in options, grains and pillar.
+func (c *call) option(ctx context.Context, param string) (any, error) {
+	for _, w := range []string{"opts", "grains", "master", "pillar"} {
+		if c.is("omit_" + w) {
+			continue
+		}
+		if v, ok := c.data(w).Get(c.text(param)); ok {
+			return c.sdb(ctx, v)
+		}
+	}
+	if d := c.any("default"); d != nil {
+		return d, nil
+	}
+	return "", nil
+}
+
+// sdb looks a value up that is an sdb:// address.
+func (c *call) sdb(ctx context.Context, v any) (any, error) {
+	if s, ok := v.(string); ok && strings.HasPrefix(s, "sdb://") {
+		return c.sdbGet(ctx, s)
+	}
+	return v, nil
+}

@@ -1,0 +1,208 @@
+package modules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"clustermaster/internal/dictupdate"
+	"clustermaster/internal/yaml11"
+	"clustermaster/wire"
+)
+
+func environFunctions() []function {
+	return []function{
+		{name: "environ.get", params: []param{need("key"), opt("default", "")}, run: func(_ context.Context, c *call) (any, error) {
+			if v, ok := os.LookupEnv(c.text("key")); ok {
+				return v, nil
+			}
+			return c.any("default"), nil
+		}},
+		{name: "environ.has_value", params: []param{need("key"), opt("value", nil)}, run: func(_ context.Context, c *call) (any, error) {
+			v, ok := os.LookupEnv(c.text("key"))
+			return ok && (c.any("value") == nil || v == c.text("value")), nil
+		}},
+		{name: "environ.item", params: []param{need("keys"), opt("default", "")}, run: func(_ context.Context, c *call) (any, error) {
+			out := wire.Map{}
+			for _, k := range c.list("keys") {
+				var v any = c.any("default")
+				if s, ok := os.LookupEnv(text(k)); ok {
+					v = s
+				}
+				out = append(out, wire.Pair{Key: k, Value: v})
+			}
+			return out, nil
+		}},
+		{name: "environ.items", run: func(context.Context, *call) (any, error) {
+			out := wire.Map{}
+			for _, e := range os.Environ() {
+				name, value, _ := strings.Cut(e, "=")
+				out = append(out, wire.Pair{Key: name, Value: value})
+			}
+			return out, nil
+		}},
+	}
+}
+
+func testFunctions() []function {
+	return []function{
+		{name: "test.ping", run: func(context.Context, *call) (any, error) { return true, nil }},
+		{name: "test.echo", params: []param{need("text")}, run: func(_ context.Context, c *call) (any, error) { return c.any("text"), nil }},
+		{name: "test.version", run: func(_ context.Context, c *call) (any, error) { return c.deps.Version, nil }},
+		{name: "test.true", run: func(context.Context, *call) (any, error) { return true, nil }},
+		{name: "test.false", run: func(context.Context, *call) (any, error) { return false, nil }},
+		{name: "test.get_opts", run: func(_ context.Context, c *call) (any, error) { return c.who.Opts, nil }},
+		{name: "test.arg", rest: true, run: func(_ context.Context, c *call) (any, error) {
+			return wire.Map{{Key: "args", Value: append([]any{}, c.more...)}, {Key: "kwargs", Value: orEmpty(c.kwargs)}}, nil
+		}},
+	}
+}
+
+// masterFunctions ask other parts of the master.
+func masterFunctions() []function {
+	return []function{
+		{name: "mine.get", params: []param{need("tgt"), need("fun"), opt("tgt_type", "glob"), opt("exclude_minion", false)}, run: func(ctx context.Context, c *call) (any, error) {
+			if c.deps.Mine == nil {
+				return wire.Map{}, nil
+			}
+			got, err := c.deps.Mine(ctx, c.who.ID, c.any("tgt"), c.any("fun"), c.text("tgt_type"))
+			if err != nil {
+				return nil, err
+			}
+			if c.is("exclude_minion") {
+				got = got.Without(c.who.ID)
+			}
+			return orEmpty(got), nil
+		}},
+		{name: "saltutil.runner", params: []param{need("name"), opt("arg", nil), opt("kwarg", nil), opt("full_return", false), opt("saltenv", "base"), opt("jid", nil), opt("asynchronous", false)}, rest: true,
+			run: func(ctx context.Context, c *call) (any, error) {
+				if c.deps.Runner == nil || c.is("asynchronous") {
+					return nil, errors.New("runners cannot be called so here")
+				}
+				kwargs := append(append(wire.Map{}, c.dict("kwarg")...), c.kwargs...)
+				v, err := c.deps.Runner(ctx, c.text("name"), c.list("arg"), kwargs)
+				if err != nil {
+					return nil, err
+				}
+				if c.is("full_return") {
+					return wire.Map{{Key: "return", Value: v}, {Key: "success", Value: true}, {Key: "fun", Value: "runner." + c.text("name")}}, nil
+				}
+				return v, nil
+			}},
+		{name: "sdb.get", params: []param{need("uri"), opt("strict", false)}, run: func(ctx context.Context, c *call) (any, error) { return c.sdbGet(ctx, c.text("uri")) }},
+		{name: "sdb.get_or_set_hash", params: []param{need("uri")}, rest: true, run: func(ctx context.Context, c *call) (any, error) {
+			v, err := c.sdbGet(ctx, c.text("uri"))
+			if err == nil && v == nil {
+				err = errors.New("nothing is stored there, and drivers that store are not built in")
+			}
+			return v, err
+		}},
+	}
+}
+
+// sdbGet looks up sdb://profile/key. Drivers are env, file (the content of a file below the profile's dir) and yaml.
+func (c *call) sdbGet(_ context.Context, uri string) (any, error) {
+	rest, ok := strings.CutPrefix(uri, "sdb://")
+	name, key, hasKey := strings.Cut(rest, "/")
+	if !ok || !hasKey {
+		return uri, nil // Salt gives back what is no address
+	}
+	key, _, _ = strings.Cut(key, "?")
+	profile := wire.Map{}
+	if c.deps.SDB != nil {
+		profile, ok = c.deps.SDB(name)
+	}
+	if !ok || profile == nil {
+		return nil, nil // no such profile: nothing, as in Salt
+	}
+	switch driver := profile.String("driver"); driver {
+	case "env":
+		if v, ok := os.LookupEnv(key); ok {
+			return v, nil
+		}
+		return nil, nil
+	case "yaml":
+		return c.sdbYAML(profile, key)
+	case "file":
+		return sdbFile(profile, key)
+	default:
+		return nil, fmt.Errorf("sdb profile %s has the driver %s, which is not built in; env, file and yaml are", name, driver)
+	}
+}
+
+// sdbYAML looks a key up in the profile's files, merged.
+func (c *call) sdbYAML(profile wire.Map, key string) (any, error) {
+	files, _ := profile.Get("files")
+	list, _ := files.([]any)
+	all := wire.Map{}
+	for _, f := range list {
+		b, err := readFile(text(f))
+		if err != nil {
+			c.deps.Log.Error("file of an sdb profile cannot be read", "path", text(f), "err", err)
+			continue
+		}
+		v, err := yaml11.Load(b)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", text(f), err)
+		}
+		m, _ := fromYAML(v).(wire.Map)
+		all = dictupdate.Recurse(all, m, false)
+	}
+	v, _ := traverse(all, key, "")
+	return v, nil
+}
+
+// sdbFile reads one file below the profile's folder.
+func sdbFile(profile wire.Map, key string) (any, error) {
+	dir := profile.String("dir")
+	if dir == "" {
+		return nil, errors.New("an sdb profile with the driver file needs dir")
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.Open(key)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, fmt.Errorf("%s is no file of at most %d bytes", key, maxFile)
+	}
+	b := make([]byte, info.Size())
+	n, err := f.Read(b)
+	if err != nil && n == 0 && len(b) > 0 {
+		return nil, err
+	}
+	return strings.TrimRight(string(b[:n]), "\n"), nil
+}
+
+// fromYAML turns a YAML value into one of the wire.
+func fromYAML(v any) any {
+	switch v := v.(type) {
+	case yaml11.Map:
+		out := make(wire.Map, len(v))
+		for i, p := range v {
+			out[i] = wire.Pair{Key: fromYAML(p.Key), Value: fromYAML(p.Value)}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = fromYAML(e)
+		}
+		return out
+	}
+	return v
+}

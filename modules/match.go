@@ -1,0 +1,118 @@
+package modules
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"clustermaster/internal/dictupdate"
+	"clustermaster/target"
+	"clustermaster/wire"
+)
+
+func matchFunctions() []function {
+	var out []function
+	for _, kind := range []string{"glob", "pcre", "list", "grain", "grain_pcre", "pillar", "pillar_pcre", "compound", "ipcidr", "nodegroup"} {
+		out = append(out, function{name: "match." + kind, params: []param{need("tgt"), opt("delimiter", ":"), opt("minion_id", nil)}, run: func(ctx context.Context, c *call) (any, error) {
+			if id := c.any("delimiter"); (kind == "glob" || kind == "pcre" || kind == "list" || kind == "compound") && id != ":" && c.any("minion_id") == nil {
+				c.named["minion_id"], c.named["delimiter"] = id, ":" // the second parameter of these is the id
+			}
+			return c.match(ctx, kind, c.any("tgt"))
+		}})
+	}
+	return append(out,
+		function{name: "match.filter_by", params: []param{need("lookup"), opt("tgt_type", "compound"), opt("minion_id", nil), opt("merge", nil), opt("merge_lists", false), opt("default", "default")}, run: matchFilterBy},
+		function{name: "match.search_by", params: []param{need("lookup"), opt("tgt_type", "compound"), opt("minion_id", nil)}, run: func(ctx context.Context, c *call) (any, error) {
+			var hits []any
+			for _, p := range c.dict("lookup") {
+				targets, ok := p.Value.([]any)
+				if !ok {
+					targets = []any{p.Value}
+				}
+				for _, t := range targets {
+					hit, err := c.match(ctx, c.text("tgt_type"), t)
+					if err != nil {
+						return nil, err
+					}
+					if hit {
+						hits = append(hits, p.Key)
+					}
+				}
+			}
+			if hits == nil {
+				return nil, nil
+			}
+			return hits, nil
+		}},
+	)
+}
+
+// match reports whether a target means the minion, or the one of the argument minion_id with this one's data.
+func (c *call) match(ctx context.Context, kind string, tgt any) (bool, error) {
+	id := c.who.ID
+	if other := c.text("minion_id"); other != "" {
+		id = other
+	}
+	found, err := target.Match(ctx, kind, tgt, c.text("delimiter"), one{c, id}, true)
+	return err == nil && slices.Contains(found.Minions, id), err
+}
+
+func matchFilterBy(ctx context.Context, c *call) (any, error) {
+	lookup := c.dict("lookup")
+	for _, p := range lookup {
+		hit, err := c.match(ctx, c.text("tgt_type"), p.Key)
+		if err != nil {
+			return nil, err
+		}
+		if !hit {
+			continue
+		}
+		if !c.is("merge") {
+			return p.Value, nil
+		}
+		merge, ok := c.any("merge").(wire.Map)
+		if !ok {
+			return nil, errors.New("filter_by merge argument must be a dictionary.")
+		}
+		if p.Value == nil {
+			return merge, nil
+		}
+		have, ok := p.Value.(wire.Map)
+		if !ok {
+			return nil, errors.New("Cannot update using non-dict types in dictupdate.update()")
+		}
+		return dictupdate.Recurse(have, merge, c.is("merge_lists")), nil
+	}
+	if i := dictupdate.Find(lookup, c.any("default")); i >= 0 {
+		return lookup[i].Value, nil
+	}
+	return nil, nil
+}
+
+// one is a world with one minion.
+type one struct {
+	c  *call
+	id string
+}
+
+var _ target.Source = one{}
+
+func (o one) AcceptedIDs() []string { return []string{o.id} }
+func (o one) DataCache() bool       { return true }
+
+func (o one) EachGrains(_ context.Context, fn func(string, wire.Map)) error {
+	fn(o.id, o.c.who.Grains)
+	return nil
+}
+
+func (o one) EachPillar(_ context.Context, fn func(string, wire.Map)) error {
+	fn(o.id, o.c.who.Pillar)
+	return nil
+}
+
+func (o one) Nodegroup(name string) (any, bool) {
+	if o.c.deps.Nodegroup == nil {
+		return nil, false
+	}
+	return o.c.deps.Nodegroup(name)
+}

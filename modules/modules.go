@@ -1,0 +1,208 @@
+package modules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"clustermaster/wire"
+)
+
+// Minion is for whom a function runs: grains, pillar and options are this minion's, commands and files the master's.
+type Minion struct {
+	ID                 string
+	Grains, Pillar     wire.Map
+	Saltenv, Pillarenv string
+	Opts               wire.Map
+}
+
+// Files are file_roots.
+type Files interface {
+	// List returns the sorted files and Dirs the sorted folders of an environment. They are not written to.
+	List(env string) []string
+	Dirs(env string) []string
+	Envs() []string
+	// Open returns a file's content and where it lies on disk.
+	Open(env, path string) (abs string, data []byte, found bool, err error)
+}
+
+// Deps is what functions ask others for. What is nil answers as if there were nothing.
+type Deps struct {
+	Files Files
+	// Mine is _mine_get as the minion itself may ask it: minion to value, or function to minion to value.
+	Mine func(ctx context.Context, id string, tgt, fun any, tgtType string) (wire.Map, error)
+	// Runner runs a runner function and returns its return.
+	Runner func(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error)
+	// Render runs text through a pipeline for a minion.
+	Render func(ctx context.Context, m Minion, path, text, pipe string, vars wire.Map) (any, error)
+	// SDB is the master's options of sdb profiles: a profile's name to its map.
+	SDB func(profile string) (wire.Map, bool)
+	// Nodegroup is the definition of a nodegroup.
+	Nodegroup func(name string) (any, bool)
+	Version   string // of Salt, as test.version tells it
+	HashType  string // hash_type, of cp.hash_file
+	Log       *slog.Logger
+}
+
+// ErrUnknown is returned for a function that is not here.
+var ErrUnknown = errors.New("no such function")
+
+// Modules is the functions. It is safe for concurrent use.
+type Modules struct {
+	deps   Deps
+	byName map[string]function
+	names  []string
+}
+
+// New makes the functions.
+func New(deps Deps) *Modules {
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	if deps.HashType == "" {
+		deps.HashType = "sha256"
+	}
+	m := &Modules{deps: deps, byName: make(map[string]function)}
+	for _, family := range [][]function{
+		grainsFunctions(), pillarFunctions(), configFunctions(), dataFunctions(), commandFunctions(), fileFunctions(), networkFunctions(),
+		matchFunctions(), cpFunctions(), hashFunctions(), randomFunctions(), environFunctions(), testFunctions(), masterFunctions(),
+	} {
+		for _, f := range family {
+			if _, twice := m.byName[f.name]; twice {
+				panic("function " + f.name + " is there twice")
+			}
+			m.byName[f.name] = f
+			m.names = append(m.names, f.name)
+		}
+	}
+	slices.Sort(m.names)
+	return m
+}
+
+// Names lists the functions, sorted. It is not written to.
+func (m *Modules) Names() []string { return m.names }
+
+// Has reports whether a function is there; a name that ends with a dot asks for any function of that module.
+func (m *Modules) Has(name string) bool {
+	if strings.HasSuffix(name, ".") {
+		i, _ := slices.BinarySearch(m.names, name)
+		return i < len(m.names) && strings.HasPrefix(m.names[i], name)
+	}
+	_, ok := m.byName[name]
+	return ok
+}
+
+// Call runs a function for a minion.
+func (m *Modules) Call(ctx context.Context, who Minion, fun string, args []any, kwargs wire.Map) (any, error) {
+	f, ok := m.byName[fun]
+	if !ok {
+		return nil, fmt.Errorf("function %s: %w; docs/template-functions.md lists those that are", fun, ErrUnknown)
+	}
+	c := &call{Modules: m, who: who}
+	if err := c.bind(f, args, kwargs); err != nil {
+		return nil, err
+	}
+	v, err := f.run(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", fun, err)
+	}
+	return v, nil
+}
+
+// function is one function of a module.
+type function struct {
+	name   string
+	params []param
+	rest   bool // takes any further arguments and keywords
+	run    func(ctx context.Context, c *call) (any, error)
+}
+
+// param is one parameter; without fallback it must be given.
+type param struct {
+	name     string
+	fallback any
+	optional bool
+}
+
+func need(name string) param { return param{name: name} }
+func opt(name string, fallback any) param {
+	return param{name: name, fallback: fallback, optional: true}
+}
+
+// call is one call with its arguments by name.
+type call struct {
+	*Modules
+	who    Minion
+	named  map[string]any
+	more   []any    // further positional arguments
+	kwargs wire.Map // further keywords
+}
+
+// bind gives each parameter its value. Errors are worded as Python words them.
+func (c *call) bind(f function, args []any, kwargs wire.Map) error {
+	short := f.name[strings.LastIndexByte(f.name, '.')+1:]
+	c.named = make(map[string]any, len(f.params))
+	for i, p := range f.params {
+		if i < len(args) {
+			c.named[p.name] = args[i]
+		}
+	}
+	if len(args) > len(f.params) {
+		if !f.rest {
+			return fmt.Errorf("%s() takes %d positional arguments but %d were given", short, len(f.params), len(args))
+		}
+		c.more = args[len(f.params):]
+	}
+	for _, kw := range kwargs {
+		name, _ := kw.Key.(string)
+		if !slices.ContainsFunc(f.params, func(p param) bool { return p.name == name }) {
+			if !f.rest {
+				return fmt.Errorf("%s() got an unexpected keyword argument '%v'", short, kw.Key)
+			}
+			c.kwargs = append(c.kwargs, kw)
+			continue
+		}
+		if _, twice := c.named[name]; twice {
+			return fmt.Errorf("%s() got multiple values for argument '%s'", short, name)
+		}
+		c.named[name] = kw.Value
+	}
+	for _, p := range f.params {
+		if _, ok := c.named[p.name]; ok {
+			continue
+		}
+		if !p.optional {
+			return fmt.Errorf("%s() missing 1 required positional argument: '%s'", short, p.name)
+		}
+		c.named[p.name] = p.fallback
+	}
+	return nil
+}
+
+func (c *call) any(name string) any { return c.named[name] }
+
+// text is an argument as text: "" for nil, Python's str() of anything else.
+func (c *call) text(name string) string { return text(c.named[name]) }
+
+func (c *call) is(name string) bool { return truth(c.named[name]) }
+
+// dict is an argument that is a map, nil if it is none.
+func (c *call) dict(name string) wire.Map {
+	m, _ := c.named[name].(wire.Map)
+	return m
+}
+
+// list is an argument that is a list, or one value as a list of one.
+func (c *call) list(name string) []any {
+	switch v := c.named[name].(type) {
+	case nil:
+		return nil
+	case []any:
+		return v
+	default:
+		return []any{v}
+	}
+}
