@@ -35,7 +35,7 @@ var rooms = map[string]room{
 	"render":              {[]string{"internal/yaml11", "wire"}, "templates ask their Host; the room knows no files and no minions"},
 	"fileserver":          {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "files know no minions and no peers"},
 	"modules":             {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pytext", "internal/yaml11", "target", "wire"}, "functions ask everything else through interfaces"},
-	"pillar":              {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pyregex", "internal/yaml11", "target", "wire"}, "pillars are made of files and functions that are asked through interfaces"},
+	"pillar":              {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pyregex", "internal/yaml11", "modules", "render", "target", "wire"}, "pillars are made of files and functions that are asked through interfaces"},
 	"event":               {[]string{"wire"}, "the bus knows tags, not what they mean"},
 	"target":              {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "matchers are functions of what a Source says"},
 	"jobcache":            {[]string{"ringstore", "wire"}, "typed records; Pebble and RPC are the ring store's"},

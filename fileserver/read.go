@@ -9,6 +9,9 @@ import (
 // List returns the sorted paths of an environment's files. It is not written to.
 func (s *Server) List(env string) []string { return s.of(env).files }
 
+// Dirs returns the sorted paths of an environment's folders. It is not written to.
+func (s *Server) Dirs(env string) []string { return s.of(env).dirs }
+
 // maxRead bounds what Read returns, in bytes.
 const maxRead = 64 << 20
 

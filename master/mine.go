@@ -64,31 +64,46 @@ func (m *Master) mineFlush(ctx context.Context, c *call) (any, error) {
 	return true, nil
 }
 
-// mineGet reads from the mines of the minions of a target. One function gives minion to value, several give function to
-// minion to value.
+// mineGet answers _mine_get.
 func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 	rawTgt, hasTgt := c.Load.Get("tgt")
 	rawFun, hasFun := c.Load.Get("fun")
 	if !hasTgt || !hasFun || c.ID == "" {
 		return wire.Map{}, nil
 	}
-	funs, nested := mineFunctions(rawFun)
-	if funs = m.mineAllowed(c.ID, funs); len(funs) == 0 {
-		return wire.Map{}, nil
-	}
 	tgt, err := rawTgt.Unpack()
 	if err != nil {
 		return nil, fmt.Errorf("decode mine target: %w", err)
+	}
+	fun, err := rawFun.Unpack()
+	if err != nil {
+		return nil, fmt.Errorf("decode mine function: %w", err)
 	}
 	tgtType := c.Load.String("tgt_type")
 	if tgtType == "" {
 		tgtType = c.Load.String("expr_form")
 	}
-	switch tgtType { // no patterns on pillar, or a minion could guess its way through another's
-	case "pillar":
-		tgtType = "pillar_exact"
-	case "compound":
-		tgtType = "compound_pillar_exact"
+	return m.MineGet(ctx, c.ID, tgt, fun, tgtType)
+}
+
+// MineGet reads from the mines of the minions of a target, as far as the minion that asks may see them. fun is text, which may name
+// several functions, or a list. One function gives minion to value, several give function to minion to value. An operator asks with
+// the id "" and sees all.
+func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtType string) (wire.Map, error) {
+	funs, nested := mineFunctions(fun)
+	if asking != "" {
+		funs = m.mineAllowed(asking, funs)
+	}
+	if len(funs) == 0 {
+		return wire.Map{}, nil
+	}
+	if asking != "" { // no patterns on pillar, or a minion could guess its way through another's
+		switch tgtType {
+		case "pillar":
+			tgtType = "pillar_exact"
+		case "compound":
+			tgtType = "compound_pillar_exact"
+		}
 	}
 	found, err := target.Match(ctx, tgtType, tgt, "", m.deps.Targets, false)
 	if err != nil {
@@ -106,7 +121,7 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 			if !ok {
 				continue
 			}
-			if v, ok = m.mineValue(ctx, c.ID, v); ok {
+			if v, ok = m.mineValue(ctx, asking, v); ok {
 				values = append(values, wire.Pair{Key: id, Value: v})
 			}
 		}
@@ -121,12 +136,8 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 }
 
 // mineFunctions lists the functions asked for, and whether the reply is nested by them.
-func mineFunctions(raw wire.Raw) (funs []string, nested bool) {
-	v, err := raw.Unpack()
-	if err != nil {
-		return nil, false
-	}
-	switch v := v.(type) {
+func mineFunctions(fun any) (funs []string, nested bool) {
+	switch v := fun.(type) {
 	case string:
 		funs = strings.Split(strings.ReplaceAll(v, " ", ""), ",")
 		return slices.Compact(funs), len(funs) > 1
@@ -183,7 +194,7 @@ func (m *Master) readMines(ctx context.Context, ids []string) ([]wire.Map, error
 	return out, g.Wait()
 }
 
-// mineValue takes a stored value out of its envelope, if its owner lets the asking minion see it.
+// mineValue takes a stored value out of its envelope, if its owner lets the asking minion see it; an operator ("") sees all.
 func (m *Master) mineValue(ctx context.Context, asking string, v any) (any, bool) {
 	envelope, ok := v.(wire.Map)
 	if !ok || !has(envelope, "__saltmine_acl__") {
@@ -191,7 +202,7 @@ func (m *Master) mineValue(ctx context.Context, asking string, v any) (any, bool
 	}
 	data, _ := envelope.Get("__data__")
 	tgt, limited := envelope.Get("allow_tgt")
-	if !limited || tgt == nil || tgt == "" {
+	if !limited || tgt == nil || tgt == "" || asking == "" {
 		return data, true
 	}
 	tgtType := envelope.String("allow_tgt_type")

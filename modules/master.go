@@ -114,8 +114,8 @@ func (c *call) sdbGet(_ context.Context, uri string) (any, error) {
 	if c.deps.SDB != nil {
 		profile, ok = c.deps.SDB(name)
 	}
-	if !ok || profile == nil {
-		return nil, nil // no such profile: nothing, as in Salt
+	if !ok || profile.String("driver") == "" {
+		return uri, nil
 	}
 	switch driver := profile.String("driver"); driver {
 	case "env":

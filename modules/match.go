@@ -47,9 +47,10 @@ func matchFunctions() []function {
 	)
 }
 
-// match reports whether a target means the minion, or the one of the argument minion_id with this one's data.
+// match reports whether a target means the id in the options, which in pillars is the master's own, or the one of the argument
+// minion_id; grains and pillar are the minion's.
 func (c *call) match(ctx context.Context, kind string, tgt any) (bool, error) {
-	id := c.who.ID
+	id := c.who.Opts.String("id")
 	if other := c.text("minion_id"); other != "" {
 		id = other
 	}

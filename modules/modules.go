@@ -16,7 +16,7 @@ type Minion struct {
 	ID                 string
 	Grains, Pillar     wire.Map
 	Saltenv, Pillarenv string
-	Opts               wire.Map
+	Opts               wire.Map // as Salt gives them to functions: id is the master's
 }
 
 // Files are file_roots.

@@ -69,19 +69,6 @@ type Files interface {
 	Open(env, path string) (abs string, data []byte, found bool, err error)
 }
 
-// Minion is for whom a function runs that a template calls.
-type Minion struct {
-	ID                 string
-	Grains, Pillar     wire.Map
-	Saltenv, Pillarenv string
-	Opts               wire.Map
-}
-
-// Functions are the execution modules of the master.
-type Functions interface {
-	Call(ctx context.Context, m Minion, fun string, args []any, kwargs wire.Map) (any, error)
-}
-
 // Kept is where compiled pillars are kept for pillar_cache.
 type Kept interface {
 	// Pillar returns the pillar of a minion for a pillarenv ("" for none) and when it was stored.
@@ -223,6 +210,7 @@ type compilation struct {
 	roots              []Env // in force: __env__ resolved
 	grains             wire.Map
 	seen               wire.Map // the options as templates see them
+	told               wire.Map // the options as functions see them: id is the master's
 	pillar             wire.Map // as templates and matchers see it
 	avail              map[string][]string
 	ignored            map[string][]string // SLS per environment whose absence is no error
@@ -230,10 +218,7 @@ type compilation struct {
 	rendered           int
 }
 
-func (c *Compiler) compile(ctx context.Context, r Request) (wire.Map, error) {
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
-	defer cancel()
+func (c *Compiler) newCompilation(r Request) *compilation {
 	p := &compilation{
 		Compiler: c, req: r, grains: r.Grains, pillar: wire.Map{}, pillarenv: c.pillarenv(r), saltenv: r.Saltenv,
 		avail: make(map[string][]string), ignored: make(map[string][]string),
@@ -243,6 +228,18 @@ func (c *Compiler) compile(ctx context.Context, r Request) (wire.Map, error) {
 	}
 	p.resolveEnvs()
 	p.seen = p.templateOpts()
+	p.told = p.seen
+	if id := c.opts.MasterOpts.String("id"); id != "" {
+		p.told = slices.Clone(p.seen).Set("id", id)
+	}
+	return p
+}
+
+func (c *Compiler) compile(ctx context.Context, r Request) (wire.Map, error) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
+	defer cancel()
+	p := c.newCompilation(r)
 	made, err := p.run(ctx)
 	if err == nil {
 		err = ctx.Err()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"clustermaster/internal/dictupdate"
+	"clustermaster/render"
 	"clustermaster/wire"
 )
 
@@ -182,7 +183,7 @@ func (p *compilation) parse(ctx context.Context, text, pipe string) (any, error)
 	if strings.HasPrefix(text, "#!") {
 		text = "\n" + text // a comment, not a choice of renderers
 	}
-	return p.deps.Renderer.Render(ctx, Source{SaltEnv: "base", Data: []byte(text)}, pipe, p.context(nil), host{p, "base"})
+	return p.deps.Renderer.Render(ctx, render.Source{SaltEnv: "base", Data: []byte(text)}, pipe, p.context(nil), host{p, "base"})
 }
 
 func cmdYAML(ctx context.Context, p *compilation, _ wire.Map, a extArgs) (any, error) {

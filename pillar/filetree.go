@@ -11,6 +11,7 @@ import (
 
 	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/fnmatch"
+	"clustermaster/render"
 	"clustermaster/wire"
 )
 
@@ -193,7 +194,7 @@ func (t *tree) file(ctx context.Context, path, prefix, name string) (any, bool, 
 	if !t.template {
 		return data, true, nil
 	}
-	v, err := t.p.deps.Renderer.Render(ctx, Source{Path: path, SaltEnv: "base", Data: data}, t.pipe, t.p.context(nil), host{t.p, "base"})
+	v, err := t.p.deps.Renderer.Render(ctx, render.Source{Path: path, SaltEnv: "base", Data: data}, t.pipe, t.p.context(nil), host{t.p, "base"})
 	if err != nil {
 		return nil, false, fmt.Errorf("render %s: %w", path, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/yaml11"
+	"clustermaster/render"
 	"clustermaster/target"
 	"clustermaster/wire"
 )
@@ -189,11 +190,11 @@ func (t stackTemplates) render(ctx context.Context, path string, text []byte, ma
 	}
 	c := t.p.context(wire.Map{
 		{Key: "stack", Value: made}, {Key: "minion_id", Value: t.p.req.ID}, {Key: "pillar", Value: t.pillar}, {Key: "pillarenv", Value: orNil(t.p.pillarenv)},
-		{Key: "__grains__", Value: t.p.grains}, {Key: "__opts__", Value: t.p.seen}, {Key: "ymlpath", Value: path}, {Key: "stack_cfg_path", Value: t.cfg},
+		{Key: "__grains__", Value: t.p.grains}, {Key: "__opts__", Value: t.p.told}, {Key: "ymlpath", Value: path}, {Key: "stack_cfg_path", Value: t.cfg},
 	})
 	c.Pillar = t.pillar
 	c.Opts = dictupdate.Update(c.Opts, wire.Map{{Key: "allow_undefined", Value: true}})
-	v, err := t.p.deps.Renderer.Render(ctx, Source{Path: path, SaltEnv: "base", Data: append([]byte(stackPrelude), text...)}, "jinja", c, t)
+	v, err := t.p.deps.Renderer.Render(ctx, render.Source{Path: path, SaltEnv: "base", Data: append([]byte(stackPrelude), text...)}, "jinja", c, t)
 	if err != nil {
 		return "", err
 	}

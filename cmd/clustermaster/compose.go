@@ -57,6 +57,7 @@ type rooms struct {
 	req    *minion.RequestServer
 	mast   *master.Master
 	pillar *pillar.Compiler
+	files  *fileserver.Server // file_roots
 	render *render.Renderer
 	tells  *operators
 	sock   *operator.Server
@@ -178,8 +179,8 @@ func (r *rooms) openMaster() error {
 		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog, MaxConns: o.MaxConnections, ProxyFrom: o.ProxyFrom(),
 	}
 	r.pub = minion.NewPubServer(lim, o.ZmqFiltering, r.log, r.reg)
-	files, err := fileserver.New(fileOptions(o), r.log, r.reg)
-	if err != nil {
+	var err error
+	if r.files, err = fileserver.New(fileOptions(o), r.log, r.reg); err != nil {
 		return err
 	}
 	if err := r.openPillars(); err != nil {
@@ -194,7 +195,7 @@ func (r *rooms) openMaster() error {
 	}
 	r.mast, err = master.New(master.Deps{
 		Keys: masterKeys{r.keys, r.tells}, Cluster: r.node, Jobs: r.jobs, Data: r.data, Targets: targets{r},
-		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: nearPeers{ringPeers{r}}, Files: files, Pillars: pillars{r.pillar},
+		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: nearPeers{ringPeers{r}}, Files: r.files, Pillars: pillars{r.pillar},
 	}, mo, r.log, r.reg)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"clustermaster/fileserver"
 	"clustermaster/master"
 	"clustermaster/miniondata"
+	"clustermaster/modules"
 	"clustermaster/pillar"
 	"clustermaster/render"
 	"clustermaster/target"
@@ -36,13 +37,6 @@ type keptPillars struct{ *miniondata.Data }
 
 func (k keptPillars) Pillar(ctx context.Context, id, pillarenv string) (wire.Map, time.Time, bool, error) {
 	return k.PillarMade(ctx, id, pillarenv)
-}
-
-// renders runs the pipelines of pillar files.
-type renders struct{ *render.Renderer }
-
-func (r renders) Render(ctx context.Context, src pillar.Source, pipe string, c pillar.Context, h pillar.Host) (any, error) {
-	return r.Renderer.Render(ctx, render.Source(src), pipe, render.Context(c), h)
 }
 
 // newRenderer makes the renderer; it unpacks and starts nothing before it is used.
@@ -75,7 +69,7 @@ func (r *rooms) openPillars() error {
 	}
 	r.render = newRenderer(o, r.log, r.reg)
 	r.pillar = pillar.New(pillar.Deps{
-		Files: pillarFiles{files}, Renderer: renders{r.render}, Kept: keptPillars{r.data},
+		Files: pillarFiles{files}, Renderer: r.render, Functions: modules.New(r.moduleDeps()), Kept: keptPillars{r.data},
 		Matches: func(ctx context.Context, compound any) ([]string, error) {
 			found, err := target.Match(ctx, "compound", compound, "", targets{r}, true)
 			return found.Minions, err

@@ -118,9 +118,20 @@ class LoadedMod:
         return _function(self._functions, full)
 
 
+# Functions that change their first argument: the master changes a copy.
+IN_PLACE = ("defaults.merge", "defaults.update", "slsutil.update")
+
+
 def _function(functions, name):
     def call(*args, **kwargs):
-        return functions.call(name, args, kwargs)
+        value = functions.call(name, args, kwargs)
+        if name in IN_PLACE and (args[3] if len(args) > 3 else kwargs.get("in_place", True)):
+            dest = args[0] if args else kwargs.get("dest")
+            if isinstance(dest, dict):
+                dest.clear()
+                dest.update(value)
+                return dest
+        return value
 
     call.__name__ = name
     return call

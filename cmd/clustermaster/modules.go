@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"clustermaster/fileserver"
+	"clustermaster/modules"
+	"clustermaster/pillar"
+	"clustermaster/runner"
+	"clustermaster/wire"
+)
+
+// moduleFiles are file_roots as the functions of templates see them.
+type moduleFiles struct{ *fileserver.Server }
+
+func (f moduleFiles) Open(env, path string) (string, []byte, bool, error) { return f.Read(env, path) }
+
+// moduleDeps is what the functions of templates ask of this master.
+func (r *rooms) moduleDeps() modules.Deps {
+	o := r.opts
+	return modules.Deps{
+		Files: moduleFiles{r.files},
+		Mine: func(ctx context.Context, id string, tgt, fun any, tgtType string) (wire.Map, error) {
+			return r.mast.MineGet(ctx, id, tgt, fun, tgtType)
+		},
+		Runner: func(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+			done := r.tells.runners.Run(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs, User: o.User}, nil)
+			if !done.Success {
+				return nil, fmt.Errorf("runner %s: %v", fun, done.Return)
+			}
+			if told, ok := done.Return.(runner.Told); ok {
+				return told.Value, nil
+			}
+			return done.Return, nil
+		},
+		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string, vars wire.Map) (any, error) {
+			return r.pillar.RenderText(ctx, pillar.Request{ID: m.ID, Grains: m.Grains, Saltenv: m.Saltenv, Pillarenv: m.Pillarenv}, m.Pillar, path, text, pipe, vars)
+		},
+		SDB: func(profile string) (wire.Map, bool) {
+			m, ok := wireValue(o.Extra[profile]).(wire.Map)
+			return m, ok
+		},
+		Nodegroup: func(name string) (any, bool) {
+			v, ok := o.Nodegroups.Get(name)
+			return wireValue(v), ok
+		},
+		Version: saltVersion, HashType: o.HashType, Log: r.log.With("component", "modules"),
+	}
+}
