@@ -221,19 +221,21 @@ func credential(name string) (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// bounded keeps the first bytes of what is written to it.
+// bounded keeps the first bytes of what is written to it. It has no ReadFrom, by which the bound would be passed over.
 type bounded struct {
-	bytes.Buffer
+	buf  bytes.Buffer
 	over bool
 }
 
+func (b *bounded) String() string { return b.buf.String() }
+
 func (b *bounded) Write(p []byte) (int, error) {
-	if room := maxCommandOutput - b.Len(); len(p) > room {
+	if room := maxCommandOutput - b.buf.Len(); len(p) > room {
 		b.over = true
-		b.Buffer.Write(p[:room])
+		b.buf.Write(p[:room])
 		return len(p), nil
 	}
-	return b.Buffer.Write(p)
+	return b.buf.Write(p)
 }
 
 // shellSplit is Python's shlex.split.

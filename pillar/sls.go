@@ -186,7 +186,7 @@ func (in *inclusion) run(ctx context.Context, includes []any, own wire.Map) (any
 					faults = append(faults, fmt.Sprintf("SLS '%s' cannot include '%s', which does not render to a dictionary", in.sls, sub))
 				}
 			}
-			faults = append(faults, last...)
+			faults = append(faults, last[:min(len(last), maxErrors-min(len(faults), maxErrors))]...) // repeated repeats grow fast
 		}
 	}
 	if !in.p.opts.IncludesOverrideSLS {

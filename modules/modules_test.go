@@ -1,0 +1,126 @@
+package modules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermaster/wire"
+)
+
+func call1(t *testing.T, m *Modules, fun string, args []any, kwargs wire.Map) (any, error) {
+	t.Helper()
+	return m.Call(t.Context(), Minion{ID: "web1"}, fun, args, kwargs)
+}
+
+// TestArguments: what does not fit a function's parameters is refused in Python's words.
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	m := New(Deps{})
+	for _, tt := range []struct {
+		fun    string
+		args   []any
+		kwargs wire.Map
+		want   string
+	}{
+		{"nosuch.function", nil, nil, "no such function"},
+		{"grains.get", nil, nil, "missing 1 required positional argument: 'key'"},
+		{"grains.get", []any{"a", "b", "c", "d", "e"}, nil, "takes 4 positional arguments but 5 were given"},
+		{"grains.get", []any{"a"}, wire.Map{{Key: "key", Value: "b"}}, "got multiple values for argument 'key'"},
+		{"grains.get", []any{"a"}, wire.Map{{Key: "nosuch", Value: 1}}, "got an unexpected keyword argument 'nosuch'"},
+		{"cmd.run", []any{"echo 'a"}, nil, "No closing quotation"},
+		{"cmd.run", []any{""}, nil, "empty command"},
+		{"cmd.run", []any{"/no/such/program"}, nil, "Unable to run command"},
+		{"cp.get_file_str", []any{"http://x/y"}, nil, ""},
+		{"random.sample", []any{[]any{"a"}, int64(2)}, nil, "Sample larger than population"},
+		{"hashutil.digest", []any{"x", "crc"}, nil, "Hash func 'crc' is not supported."},
+	} {
+		_, err := call1(t, m, tt.fun, tt.args, tt.kwargs)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s%v: %v, want %q", tt.fun, tt.args, err, tt.want)
+		}
+	}
+	if _, err := call1(t, m, "nosuch.function", nil, nil); !errors.Is(err, ErrUnknown) {
+		t.Error(err)
+	}
+	for name, want := range map[string]bool{"grains.get": true, "grains.": true, "grain.": false, "grains.nosuch": false, "": false} {
+		if m.Has(name) != want {
+			t.Errorf("has %q: %v", name, !want)
+		}
+	}
+}
+
+// TestCommandEnds: a command and what it started end with its time.
+func TestCommandEnds(t *testing.T) {
+	t.Parallel()
+	m := New(Deps{})
+	mark := filepath.Join(t.TempDir(), "mark")
+	began := time.Now()
+	_, err := call1(t, m, "cmd.run", []any{"sh -c 'sleep 60; touch " + mark + "' & sleep 60"}, wire.Map{{Key: "python_shell", Value: true}, {Key: "timeout", Value: int64(1)}})
+	if err == nil || !strings.Contains(err.Error(), "timed out") {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Error("it took", took)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := m.Call(ctx, Minion{}, "cmd.run", []any{"sleep 60"}, nil); err == nil {
+		t.Error("a command ran without a context")
+	}
+}
+
+func TestCommandOutputIsBounded(t *testing.T) {
+	t.Parallel()
+	_, err := call1(t, New(Deps{}), "cmd.run", []any{fmt.Sprintf("head -c %d /dev/zero", maxCommandOutput+1)}, nil)
+	if err == nil || !strings.Contains(err.Error(), "bytes of output") {
+		t.Fatal(err)
+	}
+}
+
+// TestSDBFile: a key must not lead out of the profile's folder.
+func TestSDBFile(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for path, text := range map[string]string{"store/a": "value\n", "outside": "secret"} {
+		full := filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(full, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../outside", filepath.Join(root, "store/link")); err != nil {
+		t.Fatal(err)
+	}
+	m := New(Deps{SDB: func(string) (wire.Map, bool) {
+		return wire.Map{{Key: "driver", Value: "file"}, {Key: "dir", Value: filepath.Join(root, "store")}}, true
+	}})
+	for key, want := range map[string]any{"a": "value", "nosuch": nil} {
+		if v, err := call1(t, m, "sdb.get", []any{"sdb://s/" + key}, nil); v != want || err != nil {
+			t.Errorf("%s: %v %v", key, v, err)
+		}
+	}
+	for _, key := range []string{"../outside", "link", "/etc/passwd"} {
+		if v, err := call1(t, m, "sdb.get", []any{"sdb://s/" + key}, nil); err == nil {
+			t.Errorf("%s gave %v", key, v)
+		}
+	}
+}
+
+func TestShellSplit(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`a  b`: `["a" "b"]`, `a 'b c' d`: `["a" "b c" "d"]`, `"a \"b\" \n"`: `["a \"b\" \\n"]`, `a\ b ''`: `["a b" ""]`, `x"y"'z'`: `["xyz"]`, "": `[]`,
+	} {
+		if got, err := shellSplit(in); fmt.Sprintf("%q", got) != want || err != nil {
+			t.Errorf("%s: %q %v", in, got, err)
+		}
+	}
+}
