@@ -101,14 +101,14 @@ var _ target.Source = one{}
 func (o one) AcceptedIDs() []string { return []string{o.id} }
 func (o one) DataCache() bool       { return true }
 
-func (o one) EachGrains(_ context.Context, fn func(string, wire.Map)) error {
+func (o one) EachGrains(_ context.Context, fn func(string, wire.Map)) (string, error) {
 	fn(o.id, o.c.who.Grains)
-	return nil
+	return "", nil
 }
 
-func (o one) EachPillar(_ context.Context, fn func(string, wire.Map)) error {
+func (o one) EachPillar(_ context.Context, fn func(string, wire.Map)) (string, error) {
 	fn(o.id, o.c.who.Pillar)
-	return nil
+	return "", nil
 }
 
 func (o one) Nodegroup(name string) (any, bool) {

@@ -382,11 +382,11 @@ func newCompiler(t *testing.T, root string, config wire.Map) *pillar.Compiler {
 // lone is a world with web1 only, of which nothing is known.
 type lone struct{ groups wire.Map }
 
-func (lone) AcceptedIDs() []string                                    { return []string{"web1"} }
-func (lone) DataCache() bool                                          { return true }
-func (lone) EachGrains(context.Context, func(string, wire.Map)) error { return nil }
-func (lone) EachPillar(context.Context, func(string, wire.Map)) error { return nil }
-func (l lone) Nodegroup(name string) (any, bool)                      { return l.groups.Get(name) }
+func (lone) AcceptedIDs() []string                                              { return []string{"web1"} }
+func (lone) DataCache() bool                                                    { return true }
+func (lone) EachGrains(context.Context, func(string, wire.Map)) (string, error) { return "", nil }
+func (lone) EachPillar(context.Context, func(string, wire.Map)) (string, error) { return "", nil }
+func (l lone) Nodegroup(name string) (any, bool)                                { return l.groups.Get(name) }
 
 // renderer is the one that all trees share.
 var renderer = sync.OnceValue(func() *render.Renderer {
