@@ -101,6 +101,20 @@ func TestAloneFoundsWithTheKeyThatIsThere(t *testing.T) {
 	}
 }
 
+// A stand-alone master has no leader to wait for, at its first start and later.
+func TestAloneWaitsForNoLeader(t *testing.T) {
+	t.Parallel()
+	cfg := cluster.Config{DataDir: t.TempDir(), HeartbeatTimeout: time.Hour}
+	for range 2 {
+		n, stop := alone(t, cfg)
+		serving(t, n)
+		if !n.IsLeader() {
+			t.Error("serves without leading")
+		}
+		stop()
+	}
+}
+
 func TestSnapshotAndReplay(t *testing.T) {
 	t.Parallel()
 	cfg := cluster.Config{DataDir: filepath.Join(t.TempDir(), "data")}

@@ -158,7 +158,7 @@ func (n *Node) bootstrap() error {
 	if err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
 		return fmt.Errorf("bootstrap raft: %w", err)
 	}
-	return nil
+	return n.electAlone()
 }
 
 func (n *Node) raftAddr(m fsm.Member) raft.ServerAddress {

@@ -234,6 +234,28 @@ func (n *Node) openRaft() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.close())
 	}
+	if len(n.servers()) > 0 {
+		if err := n.electAlone(); err != nil {
+			return errors.Join(err, n.close())
+		}
+	}
+	return nil
+}
+
+// electAlone makes a stand-alone master its own leader at once: there is no leader whose silence it should wait for first.
+// It does nothing in a cluster. It must be called while this master follows, so right after start or founding.
+func (n *Node) electAlone() error {
+	if n.port != nil {
+		return nil
+	}
+	own := raft.ServerAddress(n.self.Node)
+	_, voice := raft.NewInmemTransport("")
+	defer voice.Close()
+	voice.Connect(own, n.trans.(*raft.InmemTransport))
+	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.self.Node), Addr: []byte(own)}
+	if err := voice.TimeoutNow(raft.ServerID(n.self.Node), own, &raft.TimeoutNowRequest{RPCHeader: header}, new(raft.TimeoutNowResponse)); err != nil {
+		return fmt.Errorf("elect this master alone: %w", err)
+	}
 	return nil
 }
 
