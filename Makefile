@@ -5,6 +5,7 @@
 #   make test       every test that CI runs; installs what they need
 #   make test-long  the long ones too
 #   make bench      figures, printed; nothing passes or fails
+#   make bench-compare  Salt's own master and ours in turns; writes docs/performance.md
 #   make lint       go vet and staticcheck
 #   make generate   gRPC code from the .proto files (needs protobuf-compiler)
 #   make venvs      Salt's releases for tests and demo, in .build/venvs
@@ -20,7 +21,7 @@ export CLUSTERMASTER_SALT_VENVS ?= $(CURDIR)/.build/venvs
 
 TEST_FLAGS ?= -p 2 -timeout 18m
 
-.PHONY: build demo test test-long test-only race bench lint vet staticcheck generate venvs install-tests clean
+.PHONY: build demo test test-long test-only race bench bench-compare lint vet staticcheck generate venvs install-tests clean
 
 build:
 	@mkdir -p bin
@@ -58,6 +59,10 @@ race:
 
 bench: build
 	@scripts/bench.sh
+
+# About 15 minutes; BENCH_FLAGS such as --rounds 1 --seconds 1 make it shorter.
+bench-compare: install-tests build
+	bin/clustermaster bench --compare "$(CLUSTERMASTER_SALT_VENVS)/salt-3008.3" --docs docs $(BENCH_FLAGS)
 
 lint: vet staticcheck
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/signal"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ const (
 
 const usageText = `Usage: clustermaster bench --master HOST[:PORT] [options]
        clustermaster bench --self [options]
+       clustermaster bench --compare VENV [options]
 
 Measures Salt masters from the minions' side: requests per second and latencies. It prints
 figures; nothing passes or fails.
@@ -31,7 +33,8 @@ figures; nothing passes or fails.
 With --master it measures any master, ours or Salt's; it needs to accept the minions
 bench1, bench2, ... (auto_accept: True, or salt-key -a 'bench*'). With --self it starts our own
 masters on loopback addresses, one and then three, and also measures their memory, their start
-and the time from the leader's death until all minions answer.
+and the time from the leader's death until all minions answer. With --compare it starts Salt's own
+masters and ours in turns, alone and as clusters of three behind HAProxy.
 
 Requests:
 %s
@@ -41,6 +44,7 @@ Examples:
   clustermaster bench --self
   clustermaster bench --self --quick --json figures.json
   clustermaster bench --self --only return --profile profiles
+  clustermaster bench --compare .build/venvs/salt-3008.3 --docs docs
   clustermaster bench --master salt.example.net --minions 500 --workers 64 --seconds 20
   clustermaster bench --master 10.0.0.1,10.0.0.2,10.0.0.3 --only return,minion_event --rate 50%%
   clustermaster bench --master 127.0.0.1 --only serve_file --file apache/init.sls --pid $(cat /var/run/salt-master.pid)
@@ -53,7 +57,8 @@ type flags struct {
 	seconds, warmup               float64
 	rate, only, file, env, prefix string
 	keys, json, binary, dir       string
-	profile                       string
+	profile, svg, compare, docs   string
+	rounds                        int
 	self, quick                   bool
 	set                           func(name string) bool
 }
@@ -65,6 +70,10 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.SetOutput(io.Discard)
 	fs.StringSliceVar(&f.masters, "master", nil, "measure the master at `HOST[:PORT]` (request port, default 4506); several are measured together, connections spread over them")
 	fs.BoolVar(&f.self, "self", false, "start our own masters and measure them")
+	fs.StringVar(&f.compare, "compare", "", "measure Salt's own master, installed in the virtual environment `VENV`, and ours in turns")
+	fs.IntVar(&f.rounds, "rounds", 3, "with --compare: how often each is measured")
+	fs.StringVar(&f.docs, "docs", "", "with --compare: write performance.md and its plots into `DIR`")
+	fs.StringVar(&f.svg, "svg", "", "also draw the latencies into `FILE`")
 	fs.BoolVar(&f.quick, "quick", false, "shorter and smaller, for a first look (with --self about 40 s)")
 	fs.IntVar(&f.minions, "minions", 100, "number of minions, each with its own id and session key")
 	fs.IntVar(&f.workers, "workers", 32, "number of connections; the minions take turns on them")
@@ -77,7 +86,7 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.StringVar(&f.prefix, "prefix", "bench", "of the minions' ids")
 	fs.StringVar(&f.keys, "keys", "", "with --master: `FILE` that keeps the minions' private keys from run to run (default below the user's cache folder)")
 	fs.IntVar(&f.pid, "pid", 0, "with --master: also measure memory (PSS) and CPU of this local process and its descendants")
-	fs.IntVar(&f.fleet, "fleet", 100, "with --self: number of simulated minions that listen and answer")
+	fs.IntVar(&f.fleet, "fleet", 100, "with --self and --compare: number of simulated minions that listen and answer (with --compare default 1000, 0 for none)")
 	fs.StringVar(&f.json, "json", "", "also write everything to `FILE`")
 	fs.StringVar(&f.binary, "binary", "", "with --self: the `PROGRAM` to start (default this one)")
 	fs.StringVar(&f.profile, "profile", "", "with --self: `DIR` for profiles of the masters (CPU, allocations, blocking, mutexes), for go tool pprof")
@@ -94,8 +103,19 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 	if fs.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	if f.self == (len(f.masters) > 0) {
-		return errors.New("give either --master HOST or --self")
+	ways := 0
+	for _, given := range []bool{f.self, f.compare != "", len(f.masters) > 0} {
+		if given {
+			ways++
+		}
+	}
+	if ways != 1 {
+		return errors.New("give either --master HOST, --self or --compare VENV")
+	}
+	least := 1
+	if f.compare != "" {
+		least = 0
+		f.defaults(map[string]func(){"fleet": func() { f.fleet = 1000 }, "seconds": func() { f.seconds = 3 }})
 	}
 	for i, m := range f.masters {
 		addr, err := masterAddr(m)
@@ -120,7 +140,7 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 		max  float64
 	}{
 		{"minions", float64(f.minions), 1, 100_000}, {"workers", float64(f.workers), 1, float64(f.minions)}, {"seconds", f.seconds, 0.1, 86_400},
-		{"warmup", f.warmup, 0, 3600}, {"fleet", float64(f.fleet), 1, 10_000}, {"pid", float64(f.pid), 0, 1 << 30},
+		{"warmup", f.warmup, 0, 3600}, {"fleet", float64(f.fleet), float64(least), 10_000}, {"rounds", float64(f.rounds), 1, 99}, {"pid", float64(f.pid), 0, 1 << 30},
 	} {
 		if !(c.v >= c.min && c.v <= c.max) {
 			return fmt.Errorf("--%s %v: want %v to %v", c.name, c.v, c.min, c.max)
@@ -176,11 +196,14 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	r := &Report{Made: time.Now().UTC().Truncate(time.Second), Machine: thisMachine()}
+	r := &Report{Made: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), LoadAverage: thisLoad()}
 	err = b.run(ctx, f, r)
 	b.progress.clear()
 	if f.json != "" && len(r.Columns) > 0 {
 		err = errors.Join(err, r.write(f.json))
+	}
+	if f.svg != "" && len(r.Columns) > 0 {
+		err = errors.Join(err, os.WriteFile(f.svg, r.latencies().svg(), 0o644))
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "clustermaster bench: %v\n", err)
@@ -198,7 +221,7 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func newBencher(f flags, stdout, stderr io.Writer) (*bencher, error) {
 	file := f.file
-	if f.self {
+	if f.self || f.compare != "" {
 		file = benchFile
 	}
 	b := &bencher{out: stdout, progress: newProgress(stderr)}
@@ -225,10 +248,24 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 	b.say("%s", r.Machine)
 	b.progress.show("make %d keys", poolKeys)
 	var err error
-	if f.self {
+	if f.self || f.compare != "" {
 		if b.keys, err = newKeys(poolKeys); err != nil {
 			return err
 		}
+	}
+	if f.compare != "" {
+		p := comparePlan{program: f.binary, venv: f.compare, dir: f.dir, rounds: f.rounds, masters: []int{1, 3},
+			minions: f.minions, workers: f.workers, fleet: f.fleet}
+		if err := b.compare(ctx, p, r); err != nil {
+			return err
+		}
+		if f.docs != "" {
+			return r.writePerformance(f.docs, "make bench-compare")
+		}
+		_, err := io.WriteString(b.out, "\n"+r.performance("clustermaster bench --compare "+f.compare))
+		return err
+	}
+	if f.self {
 		s := selfPlan{program: f.binary, dir: f.dir, masters: []int{1, 3}, minions: f.minions, workers: f.workers, fleet: f.fleet, profile: f.profile}
 		if err := b.self(ctx, s, r); err != nil {
 			return err

@@ -250,7 +250,7 @@ func TestSelfWithBrokenProgram(t *testing.T) {
 	}
 	var stdout, stderr bytes.Buffer
 	code := Command(t.Context(), []string{"--self", "--quick", "--binary", broken, "--dir", dir}, &stdout, &stderr)
-	if code != exitBad || !strings.Contains(stderr.String(), "master m1 ended at its start (exit status 3)") {
+	if code != exitBad || !strings.Contains(stderr.String(), "m1 ended at its start (exit status 3)") {
 		t.Errorf("%d: %s", code, stderr.String())
 	}
 	outs, _ := filepath.Glob(filepath.Join(dir, "clustermaster-bench-*", "1", "m1", "out"))

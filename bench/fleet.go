@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"clustermaster/dev"
-	"clustermaster/gather"
 	"clustermaster/operator"
 	"clustermaster/simminion"
 	"clustermaster/wire"
@@ -30,50 +30,70 @@ const (
 var fleetReleases = []string{"3006.28", "3007.15", "3008.3"}
 
 const (
-	fleetPatience    = 60 * time.Second // for all minions to start
-	failoverPatience = 90 * time.Second // for all to answer after the leader's death
-	pingTimeout      = 15 * time.Second // of one test.ping
-	pings            = 5
+	fleetPatience     = 60 * time.Second       // for all minions to start, and
+	fleetPatienceEach = 200 * time.Millisecond // for each: Salt's own master makes few pillars in a second
+	failoverPatience  = 90 * time.Second       // for all to answer after the leader's death
+	pingTimeout       = 15 * time.Second       // of one test.ping
+	pings             = 5
 )
 
 // fleet is a number of simulated minions behind a balancer over a set of own masters.
 type fleet struct {
-	own   *own
+	own   *group
 	n     int
 	stops []func()
 }
 
-// startFleet starts the balancer and the minions and waits until all have started.
-func startFleet(ctx context.Context, o *own, n int, keys []*keyPair) (*fleet, error) {
+// startFleet starts the built-in balancer and the minions and waits until all have started.
+func startFleet(ctx context.Context, o *group, n int, keys []*keyPair) (*fleet, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	failed := make(chan error, 1)
+	wg.Go(func() {
+		if err := dev.NewBalancer(o.hosts(), healthPort, slog.New(slog.DiscardHandler)).Serve(ctx, o.front, pubPort, reqPort); err != nil {
+			failed <- err
+		}
+	})
+	f, err := joinFleet(ctx, o, net.JoinHostPort(o.front, strconv.Itoa(reqPort)), n, keys)
+	select {
+	case balancing := <-failed:
+		err = balancing
+	default:
+	}
+	if err != nil {
+		if f != nil {
+			f.stop()
+		}
+		cancel()
+		wg.Wait()
+		return nil, err
+	}
+	f.stops = append(f.stops, cancel, wg.Wait)
+	return f, nil
+}
+
+// joinFleet starts the minions and waits until all have started. addr is the request port that they know.
+func joinFleet(ctx context.Context, o *group, addr string, n int, keys []*keyPair) (*fleet, error) {
+	minions, err := newFleet(addr, n, keys)
+	if err != nil {
+		return nil, err
+	}
 	f := &fleet{own: o, n: n}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	f.stops = append(f.stops, cancel, wg.Wait)
-
-	log := slog.New(slog.DiscardHandler)
-	failed := make(chan error, 2)
-	wg.Go(func() {
-		if err := dev.NewBalancer(o.hosts(), healthPort, log).Serve(ctx, o.front, pubPort, reqPort); err != nil {
-			failed <- err
-		}
-	})
-	minions, err := newFleet(net.JoinHostPort(o.front, strconv.Itoa(reqPort)), n, keys)
-	if err != nil {
-		f.stop()
-		return nil, err
-	}
-	wg.Go(func() {
-		if err := minions.Run(ctx); err != nil && ctx.Err() == nil {
-			failed <- err
-		}
-	})
-	ready, done := context.WithTimeout(ctx, fleetPatience)
+	ended := make(chan error, 1)
+	wg.Go(func() { ended <- minions.Run(ctx) })
+	ready, done := context.WithTimeout(ctx, fleetPatience+time.Duration(n)*fleetPatienceEach)
 	defer done()
 	readiness := make(chan error, 1)
 	go func() { readiness <- minions.WaitReady(ready) }()
 	select {
 	case err = <-readiness:
-	case err = <-failed:
+	case err = <-ended:
+		if err == nil {
+			err = errors.New("all ended at once")
+		}
 	}
 	if err != nil {
 		f.stop()
@@ -111,31 +131,11 @@ func (f *fleet) stop() {
 	}
 }
 
-// ping publishes one test.ping on a master and returns how many minions answered and how long
-// the last one took from the publication on.
-func (f *fleet) ping(ctx context.Context, m *ownMaster) (answered int, took time.Duration, err error) {
-	client, err := operator.Dial(ctx, m.sockDir())
-	if err != nil {
-		return 0, 0, fmt.Errorf("ping through %s: %w", m.id, err)
-	}
-	defer client.Close()
-	start := time.Now()
-	_, err = gather.Run(ctx, client, gather.Publish{Tgt: fleetPrefix + "*", TgtType: "glob", Fun: "test.ping", User: "root"},
-		gather.Options{Timeout: pingTimeout}, func(string, gather.Return) {
-			answered++
-			took = time.Since(start)
-		})
-	if err != nil {
-		err = fmt.Errorf("ping through %s: %w", m.id, err)
-	}
-	return answered, took, err
-}
-
 // medianPing is the median time of some pings that all minions answered.
 func (f *fleet) medianPing(ctx context.Context) (time.Duration, error) {
 	var took []time.Duration
 	for range pings {
-		n, d, err := f.ping(ctx, f.own.masters[0])
+		n, d, err := f.own.product.ping(ctx, f.own.masters[0])
 		if err != nil {
 			return 0, err
 		}
@@ -149,7 +149,7 @@ func (f *fleet) medianPing(ctx context.Context) (time.Duration, error) {
 }
 
 // leader asks a master for the leader.
-func (f *fleet) leader(ctx context.Context) (*ownMaster, error) {
+func (f *fleet) leader(ctx context.Context) (*masterProcess, error) {
 	client, err := operator.Dial(ctx, f.own.masters[0].sockDir())
 	if err != nil {
 		return nil, fmt.Errorf("find the leader: %w", err)
@@ -161,7 +161,7 @@ func (f *fleet) leader(ctx context.Context) (*ownMaster, error) {
 	}
 	members, _ := r.Return.(wire.Map)
 	id := members.String("leader_id")
-	i := slices.IndexFunc(f.own.masters, func(m *ownMaster) bool { return m.id == id })
+	i := slices.IndexFunc(f.own.masters, func(m *masterProcess) bool { return m.id == id })
 	if i < 0 {
 		return nil, fmt.Errorf("find the leader: cluster.members says %q", id)
 	}
@@ -177,14 +177,14 @@ func (f *fleet) failover(ctx context.Context) (took time.Duration, published int
 	if err != nil {
 		return 0, 0, err
 	}
-	i := slices.IndexFunc(f.own.masters, func(m *ownMaster) bool { return m != leader })
+	i := slices.IndexFunc(f.own.masters, func(m *masterProcess) bool { return m != leader })
 	survivor := f.own.masters[i]
 	killed := time.Now()
 	if err := leader.kill(); err != nil {
 		return 0, 0, err
 	}
 	for {
-		n, _, err := f.ping(ctx, survivor)
+		n, _, err := f.own.product.ping(ctx, survivor)
 		published++
 		if n == f.n {
 			return time.Since(killed), published, nil

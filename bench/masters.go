@@ -8,11 +8,11 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -34,20 +34,23 @@ const (
 // benchFile is what _file_hash and _serve_file ask for; with it, the masters serve
 // benchFiles small ones.
 const (
-	benchFile     = "bench/64k.bin"
-	benchFileSize = 64 << 10
+	benchFile     = "bench/4k.bin"
+	benchFileSize = 4 << 10
 	benchFiles    = 200
 )
 
-// own is a set of our masters as child processes.
-type own struct {
+// group is a set of masters as child processes, one or a cluster.
+type group struct {
+	product product
 	dir     string
 	front   string // an address for the balancer
-	masters []*ownMaster
-	took    time.Duration // start to all of them ready
+	masters []*masterProcess
+	haproxy *masterProcess // nil if none was started
+	took    time.Duration  // start to all of them ready
 }
 
-type ownMaster struct {
+// masterProcess is a child process, a master or the balancer before them.
+type masterProcess struct {
 	id, host, dir string
 	env           []string // beside this process's
 	cmd           *exec.Cmd
@@ -58,18 +61,21 @@ type ownMaster struct {
 // profileEnv makes a master write profiles, to files of this prefix, when it ends.
 const profileEnv = "CLUSTERMASTER_PROFILE"
 
-// startOwn starts n masters of the program, empty and with auto_accept, below dir, and waits until
-// all are ready. profiles is a folder for their profiles, "" for none.
-func startOwn(ctx context.Context, program, dir string, n int, profiles string) (*own, error) {
-	o := &own{dir: dir}
+// startGroup starts n masters, empty and with auto_accept, below dir, and waits until all are ready. profiles is a folder
+// for their profiles, "" for none.
+func startGroup(ctx context.Context, p product, dir string, n int, profiles string) (*group, error) {
+	o := &group{product: p, dir: dir}
 	if err := o.address(ctx, n); err != nil {
 		return nil, err
 	}
-	files := filepath.Join(dir, "files")
+	files, pillar := filepath.Join(dir, "files"), filepath.Join(dir, "pillar")
 	if err := makeFiles(files); err != nil {
 		return nil, err
 	}
-	if err := o.configure(files); err != nil {
+	if err := makePillar(pillar); err != nil {
+		return nil, err
+	}
+	if err := o.configure(files, pillar); err != nil {
 		return nil, err
 	}
 	start := time.Now()
@@ -77,13 +83,13 @@ func startOwn(ctx context.Context, program, dir string, n int, profiles string) 
 		if profiles != "" {
 			m.env = append(m.env, profileEnv+"="+filepath.Join(profiles, fmt.Sprintf("%s-of-%d", m.id, n)))
 		}
-		if err := m.start(program); err != nil {
+		if err := m.start(append(slices.Clone(p.argv), "-c", m.dir)); err != nil {
 			o.stop()
 			return nil, err
 		}
 	}
 	for _, m := range o.masters {
-		if err := m.waitReady(ctx); err != nil {
+		if err := m.await(ctx, p.ready); err != nil {
 			o.stop()
 			return nil, err
 		}
@@ -93,14 +99,14 @@ func startOwn(ctx context.Context, program, dir string, n int, profiles string) 
 }
 
 // address takes a free block 127.a.b.0/24.
-func (o *own) address(ctx context.Context, n int) error {
+func (o *group) address(ctx context.Context, n int) error {
 	for range 50 {
 		base := fmt.Sprintf("127.%d.%d.", 64+mathrand.IntN(128), 1+mathrand.IntN(254))
 		o.masters, o.front = nil, base+"100"
 		free := portsFree(ctx, o.front)
 		for i := range n {
 			id := fmt.Sprintf("m%d", i+1)
-			m := &ownMaster{id: id, host: fmt.Sprintf("%s%d", base, i+1), dir: filepath.Join(o.dir, id)}
+			m := &masterProcess{id: id, host: fmt.Sprintf("%s%d", base, i+1), dir: filepath.Join(o.dir, id)}
 			o.masters = append(o.masters, m)
 			free = free && portsFree(ctx, m.host)
 		}
@@ -137,8 +143,25 @@ func makeFiles(root string) error {
 	return nil
 }
 
+// makePillar makes a pillar root with one small SLS for everybody.
+func makePillar(root string) error {
+	err := os.MkdirAll(root, 0o755)
+	for name, text := range map[string]string{
+		"top.sls":   "base:\n  '*':\n    - small\n",
+		"small.sls": "bench:\n  role: web\n  ports: [80, 443]\n  owner: {name: someone, mail: someone@example.net}\n",
+	} {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(root, name), []byte(text), 0o644)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make pillar root: %w", err)
+	}
+	return nil
+}
+
 // configure writes the masters' configs: Salt's defaults but for addresses, folders and auto_accept.
-func (o *own) configure(files string) error {
+func (o *group) configure(files, pillar string) error {
 	secret := make([]byte, 32)
 	if _, err := rand.Read(secret); err != nil {
 		return fmt.Errorf("make secret: %w", err)
@@ -147,19 +170,18 @@ func (o *own) configure(files string) error {
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	pillar := filepath.Join(o.dir, "pillar")
-	if err := os.MkdirAll(pillar, 0o755); err != nil {
-		return fmt.Errorf("make pillar root: %w", err)
-	}
 	for _, m := range o.masters {
 		text := fmt.Sprintf("id: %s\ninterface: %s\nroot_dir: %s\nsock_dir: %s\nuser: %s\nlog_level: warning\nauto_accept: true\n"+
-			"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n", m.id, m.host, m.dir, sockFolder, name, files, pillar)
+			"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n%s", m.id, m.host, m.dir, sockFolder, name, files, pillar, o.product.options)
 		if len(o.masters) > 1 {
 			text += fmt.Sprintf("cluster_id: bench\ncluster_secret: %s\ncluster_peers:\n", base64.RawURLEncoding.EncodeToString(secret))
 			for _, p := range o.masters {
 				if p != m {
 					text += "  - " + p.host + "\n"
 				}
+			}
+			if o.product.sharedKeys {
+				text += fmt.Sprintf("cluster_pki_dir: %s\n", filepath.Join(o.dir, "pki"))
 			}
 		}
 		err := os.MkdirAll(m.dir, 0o755)
@@ -173,14 +195,14 @@ func (o *own) configure(files string) error {
 	return nil
 }
 
-// start runs the master in a process group of its own; its output goes to DIR/out.
-func (m *ownMaster) start(program string) error {
+// start runs the program in a process group of its own; its output goes to DIR/out.
+func (m *masterProcess) start(argv []string) error {
 	out, err := os.OpenFile(filepath.Join(m.dir, "out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", m.id, err)
 	}
 	defer out.Close()
-	cmd := exec.Command(program, "salt-master", "-c", m.dir)
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = out, out, append(os.Environ(), m.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -191,9 +213,9 @@ func (m *ownMaster) start(program string) error {
 	return nil
 }
 
-func (m *ownMaster) pid() int { return m.cmd.Process.Pid }
+func (m *masterProcess) pid() int { return m.cmd.Process.Pid }
 
-func (m *ownMaster) ended() bool {
+func (m *masterProcess) ended() bool {
 	select {
 	case <-m.done:
 		return true
@@ -202,38 +224,29 @@ func (m *ownMaster) ended() bool {
 	}
 }
 
-// waitReady asks /readyz until it says yes.
-func (m *ownMaster) waitReady(ctx context.Context) error {
+// await asks a master again and again until it is ready.
+func (m *masterProcess) await(ctx context.Context, ready func(context.Context, *masterProcess) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyPatience, fmt.Errorf("not within %s", readyPatience))
 	defer cancel()
-	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	url := fmt.Sprintf("http://%s:%d/readyz", m.host, healthPort)
-	for {
+	for !ready(ctx, m) {
 		if m.ended() {
-			return fmt.Errorf("master %s ended at its start (%v); its output is %s", m.id, m.err, filepath.Join(m.dir, "out"))
-		}
-		if req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil); err == nil {
-			if r, err := client.Do(req); err == nil {
-				r.Body.Close()
-				if r.StatusCode == http.StatusOK {
-					return nil
-				}
-			}
+			return fmt.Errorf("%s ended at its start (%v); its output is %s", m.id, m.err, filepath.Join(m.dir, "out"))
 		}
 		if !sleepUntil(ctx, time.Now().Add(10*time.Millisecond)) {
-			return fmt.Errorf("wait for master %s: %w; its output is %s", m.id, context.Cause(ctx), filepath.Join(m.dir, "out"))
+			return fmt.Errorf("wait for %s: %w; its output is %s", m.id, context.Cause(ctx), filepath.Join(m.dir, "out"))
 		}
 	}
+	return nil
 }
 
 // sockDir is where its commands reach it.
-func (m *ownMaster) sockDir() string { return filepath.Join(m.dir, sockFolder) }
+func (m *masterProcess) sockDir() string { return filepath.Join(m.dir, sockFolder) }
 
 // sockFolder is short: a long sock_dir makes a master, as Salt does, take another one.
 const sockFolder = "/run"
 
 // kill ends the master as a power cut would.
-func (m *ownMaster) kill() error {
+func (m *masterProcess) kill() error {
 	if err := syscall.Kill(-m.pid(), syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill %s: %w", m.id, err)
 	}
@@ -241,32 +254,37 @@ func (m *ownMaster) kill() error {
 	return nil
 }
 
-// stop ends those masters that still run: SIGTERM, after a grace SIGKILL.
-func (o *own) stop() {
-	for _, m := range o.masters {
+// stop ends those that still run: SIGTERM, after a grace SIGKILL.
+func (o *group) stop() {
+	all := o.masters
+	if o.haproxy != nil {
+		all = append(slices.Clone(all), o.haproxy)
+	}
+	for _, m := range all {
 		if m.cmd != nil && !m.ended() {
 			syscall.Kill(-m.pid(), syscall.SIGTERM)
 		}
 	}
 	late := time.After(stopGrace)
-	for _, m := range o.masters {
+	for _, m := range all {
 		if m.cmd == nil {
 			continue
 		}
 		select {
 		case <-m.done:
 		case <-late:
-			for _, rest := range o.masters {
+			for _, rest := range all {
 				if rest.cmd != nil && !rest.ended() {
 					syscall.Kill(-rest.pid(), syscall.SIGKILL)
 				}
 			}
 			<-m.done
 		}
+		syscall.Kill(-m.pid(), syscall.SIGKILL) // what it left of its process group
 	}
 }
 
-func (o *own) hosts() []string {
+func (o *group) hosts() []string {
 	var out []string
 	for _, m := range o.masters {
 		out = append(out, m.host)
@@ -274,7 +292,7 @@ func (o *own) hosts() []string {
 	return out
 }
 
-func (o *own) requestAddrs() []string {
+func (o *group) requestAddrs() []string {
 	var out []string
 	for _, m := range o.masters {
 		out = append(out, fmt.Sprintf("%s:%d", m.host, reqPort))
@@ -282,7 +300,7 @@ func (o *own) requestAddrs() []string {
 	return out
 }
 
-func (o *own) pids() []int {
+func (o *group) pids() []int {
 	var out []int
 	for _, m := range o.masters {
 		if !m.ended() {
@@ -293,7 +311,7 @@ func (o *own) pids() []int {
 }
 
 // memory is the PSS of each living master in bytes.
-func (o *own) memory() ([]int64, error) {
+func (o *group) memory() ([]int64, error) {
 	var out []int64
 	for _, pid := range o.pids() {
 		n, err := pss(pid)

@@ -170,3 +170,22 @@ func thisMachine() Machine {
 func (m Machine) String() string {
 	return fmt.Sprintf("%d CPUs (%s), %d MB, Linux %s, %s", m.CPUs, m.CPU, m.MemoryMB, m.Kernel, m.Go)
 }
+
+// LoadAverage is the mean number of runnable processes over 1, 5 and 15 minutes.
+type LoadAverage [3]float64
+
+func thisLoad() LoadAverage {
+	var l LoadAverage
+	var info syscall.Sysinfo_t
+	if syscall.Sysinfo(&info) == nil {
+		for i, v := range info.Loads {
+			l[i] = float64(v) / (1 << 16)
+		}
+	}
+	return l
+}
+
+func (l LoadAverage) String() string { return fmt.Sprintf("%.2f, %.2f, %.2f", l[0], l[1], l[2]) }
+
+// busy reports whether others used a good part of the processors.
+func (l LoadAverage) busy(cpus int) bool { return l[0] > 0.3*float64(cpus) }

@@ -14,6 +14,12 @@ type Report struct {
 	Made    time.Time `json:"made"`
 	Machine Machine   `json:"machine"`
 	Columns []Column  `json:"columns"`
+	// LoadAverage is the machine's when the run began.
+	LoadAverage LoadAverage `json:"load_average"`
+	// Products are the two that --compare measured: Salt's own master, then ours.
+	Products []string `json:"products,omitempty"`
+	// RSA is how many RSA-2048 private operations the machine makes in a second.
+	RSA float64 `json:"rsa2048_private_per_second,omitempty"`
 }
 
 // Column is one setting that was measured: an address, one master, three masters.
@@ -24,6 +30,10 @@ type Column struct {
 	Workers int      `json:"workers"`
 	Figures []Figure `json:"figures"`
 	Loads   []Load   `json:"loads"`
+	// Product, Size (number of masters) and Round are of --compare.
+	Product string `json:"product,omitempty"`
+	Size    int    `json:"size,omitempty"`
+	Round   int    `json:"round,omitempty"`
 }
 
 // Figure is one number of a column.

@@ -69,7 +69,7 @@ func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name
 		return c, fmt.Errorf("make folder: %w", err)
 	}
 	b.progress.show("start %s", name)
-	o, err := startOwn(ctx, program, dir, n, s.profile)
+	o, err := startGroup(ctx, clustermaster(program), dir, n, s.profile)
 	if err != nil {
 		return c, err
 	}
@@ -105,7 +105,7 @@ func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name
 }
 
 // selfFleet measures what needs minions that listen.
-func (b *bencher) selfFleet(ctx context.Context, s selfPlan, o *own, c *Column) error {
+func (b *bencher) selfFleet(ctx context.Context, s selfPlan, o *group, c *Column) error {
 	b.progress.show("start %d simulated minions", s.fleet)
 	f, err := startFleet(ctx, o, s.fleet, b.keys)
 	if err != nil {

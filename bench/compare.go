@@ -1,0 +1,279 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// comparePlan is what --compare does.
+type comparePlan struct {
+	program, venv, dir string
+	rounds             int
+	masters            []int
+	minions, workers   int
+	fleet              int // simulated minions of the first round's test.ping, of single masters
+}
+
+// compareSettle lets masters finish their start before their memory counts as idle.
+const compareSettle = 5 * time.Second
+
+// Names of figures that a comparison shows; the table of results finds them by these.
+const (
+	figureStart  = "start to the first answered sign-in"
+	figureIdle   = "memory (PSS) of a master, idle"
+	figureLoaded = "memory (PSS) of a master, under load"
+)
+
+func figureFleet(n int) string {
+	return "memory (PSS) of a master with " + plural(n, "minion")
+}
+
+func figurePing(n int) string {
+	return "test.ping of " + plural(n, "minion") + ", publish to last return"
+}
+
+// compare measures Salt's own masters and ours in turns, so that whatever else the machine does befalls both.
+func (b *bencher) compare(ctx context.Context, p comparePlan, r *Report) (err error) {
+	program, err := programOf(p.program)
+	if err != nil {
+		return err
+	}
+	theirs, err := saltProduct(p.venv, b.keys[0])
+	if err != nil {
+		return err
+	}
+	ours := clustermaster(program)
+	ours.ready = theirs.ready // the same for both
+	dir, err := os.MkdirTemp(p.dir, "cmb-")
+	if err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	defer func() {
+		if err == nil || ctx.Err() != nil {
+			os.RemoveAll(dir)
+		} else {
+			b.say("The masters' folders stay in %s.", dir)
+		}
+	}()
+	r.Products = []string{theirs.name, ours.name}
+	if r.RSA, err = rsaRate(b.keys[0]); err != nil {
+		return err
+	}
+	for round := 1; round <= p.rounds; round++ {
+		for _, n := range p.masters {
+			order := []product{theirs, ours}
+			if round%2 == 0 {
+				slices.Reverse(order)
+			}
+			for i, prod := range order {
+				c, err := b.compareColumn(ctx, p, prod, filepath.Join(dir, fmt.Sprintf("%d%d%d", round, n, i)), n, round)
+				if len(c.Loads) > 0 {
+					r.Columns = append(r.Columns, c)
+				}
+				if err != nil {
+					return fmt.Errorf("measure %s: %w", c.Name, err)
+				}
+				printColumn(b.out, c)
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bencher) compareColumn(ctx context.Context, p comparePlan, prod product, dir string, n, round int) (Column, error) {
+	c := Column{Name: fmt.Sprintf("%s, %d of %d rounds, %s", prod.name, round, p.rounds, plural(n, "master")), Product: prod.name, Size: n, Round: round,
+		Minions: p.minions, Workers: p.workers}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return c, fmt.Errorf("make folder: %w", err)
+	}
+	b.progress.show("start %s", c.Name)
+	g, err := startGroup(ctx, prod, dir, n, "")
+	if err != nil {
+		return c, err
+	}
+	defer os.RemoveAll(dir)
+	defer g.stop()
+	c.add(figureStart, g.took.Seconds(), "s", "")
+	c.Masters = g.requestAddrs()
+	if n > 1 {
+		if err := g.balance(ctx); err != nil {
+			return c, err
+		}
+		c.Masters = []string{net.JoinHostPort(g.front, strconv.Itoa(reqPort))}
+	}
+	if !sleepUntil(ctx, time.Now().Add(compareSettle)) {
+		return c, ctx.Err()
+	}
+	idle, err := g.memory()
+	if err != nil {
+		return c, err
+	}
+	c.addMemory(figureIdle, idle)
+	gen, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: p.minions, Workers: p.workers, Prefix: "bench", SaltEnv: "base", File: benchFile})
+	if err != nil {
+		return c, err
+	}
+	var peak []int64
+	c.Loads, err = b.loads(ctx, gen, g.pids(), func() {
+		if now, err := g.memory(); err == nil {
+			peak = maxima(peak, now)
+		}
+	})
+	gen.Close()
+	if err != nil {
+		return c, err
+	}
+	c.addMemory(figureLoaded, peak)
+	if round > 1 || n > 1 || p.fleet == 0 {
+		return c, nil
+	}
+	return c, b.compareFleet(ctx, p, g, &c)
+}
+
+// compareFleet measures what needs minions that listen.
+func (b *bencher) compareFleet(ctx context.Context, p comparePlan, g *group, c *Column) error {
+	b.progress.show("start %d simulated minions", p.fleet)
+	f, err := joinFleet(ctx, g, c.Masters[0], p.fleet, b.keys)
+	if err != nil {
+		return err
+	}
+	defer f.stop()
+	if !sleepUntil(ctx, time.Now().Add(settleTime)) {
+		return ctx.Err()
+	}
+	memory, err := g.memory()
+	if err != nil {
+		return err
+	}
+	c.addMemory(figureFleet(p.fleet), memory)
+	b.progress.show("test.ping of %d simulated minions", p.fleet)
+	var took []time.Duration
+	answers := p.fleet
+	for range 3 {
+		n, d, err := g.product.ping(ctx, g.masters[0])
+		if err != nil {
+			return err
+		}
+		took = append(took, d)
+		answers = min(answers, n)
+	}
+	slices.Sort(took)
+	note := "median of 3"
+	if answers < p.fleet {
+		note = fmt.Sprintf("median of 3; only %d answered at worst", answers)
+	}
+	c.add(figurePing(p.fleet), ms(took[1]), "ms", note)
+	return nil
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text + " " + noun + "s"
+}
+
+// rsaRate is how many RSA-2048 private operations per second all processors make together, with the code that masters and
+// minions here use.
+func rsaRate(k *keyPair) (float64, error) {
+	const length = time.Second
+	var wg sync.WaitGroup
+	counts := make([]int, runtime.NumCPU())
+	errs := make([]error, len(counts))
+	start := time.Now()
+	for i := range counts {
+		wg.Go(func() {
+			for time.Since(start) < length && errs[i] == nil {
+				_, errs[i] = k.private.Sign("PKCS1v15-SHA1", []byte("rate"))
+				counts[i]++
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(start).Seconds()
+	sum := 0
+	for _, n := range counts {
+		sum += n
+	}
+	return float64(sum) / took, errors.Join(errs...)
+}
+
+// row is one line of the comparison: a figure of both products in every round.
+type row struct {
+	name, unit   string
+	theirs, ours []float64
+	more         bool // more is better
+}
+
+// ratios are the rounds' ratios, the better the greater: how many times as much, or as little, ours is.
+func (r row) ratios() []float64 {
+	var out []float64
+	for i := range min(len(r.theirs), len(r.ours)) {
+		if r.theirs[i] <= 0 || r.ours[i] <= 0 {
+			continue
+		}
+		if r.more {
+			out = append(out, r.ours[i]/r.theirs[i])
+		} else {
+			out = append(out, r.theirs[i]/r.ours[i])
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// rows puts the columns of one size together.
+func (r *Report) rows(size int) []row {
+	var out []row
+	put := func(c *Column, name, unit string, more bool, v float64) {
+		i := slices.IndexFunc(out, func(x row) bool { return x.name == name })
+		if i < 0 {
+			i = len(out)
+			out = append(out, row{name: name, unit: unit, more: more})
+		}
+		if c.Product == r.Products[0] {
+			out[i].theirs = append(out[i].theirs, v)
+		} else {
+			out[i].ours = append(out[i].ours, v)
+		}
+	}
+	for i := range r.Columns {
+		c := &r.Columns[i]
+		if c.Size != size {
+			continue
+		}
+		for _, l := range c.Loads {
+			if l.Rate == 0 {
+				put(c, l.Request, "/s", true, l.PerSecond)
+			}
+		}
+		for _, f := range c.Figures {
+			put(c, f.Name, f.Unit, false, f.Value)
+		}
+	}
+	return out
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(v))
+	if n := len(s); n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[len(s)/2]
+}
