@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/chacha20poly1305"
@@ -84,6 +85,7 @@ func open(header []byte, passphrase string) (cipher.AEAD, error) {
 	if time == 0 || time > maxPasses || mem == 0 || mem > maxMemory || threads == 0 || threads > 16 {
 		return nil, fmt.Errorf("%w: its key derivation is out of bounds", ErrNoBackup)
 	}
+	defer debug.FreeOSMemory() // what the derivation took is not needed again
 	key := argon2.IDKey([]byte(passphrase), cost[9:9+saltSize], time, mem, threads, chacha20poly1305.KeySize)
 	return chacha20poly1305.NewX(key)
 }

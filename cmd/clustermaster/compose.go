@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -119,7 +118,6 @@ func (r *rooms) openCluster(found bool) error {
 		}
 		cfg.Addr, cfg.SPKI, cfg.NodePub, cfg.Pins = advertise, key.SPKI(), key.Public(), cluster.NewPins()
 		cfg.JoinKey = peer.JoinKey(o.ClusterSecret.Reveal(), o.ClusterID)
-		debug.FreeOSMemory() // Argon2id's 64 MiB are not needed again
 		r.port, err = peer.New(peer.Config{
 			Listen: o.ListenAddr(o.ClusterPoolPort), Advertise: advertise, Key: key, Pins: cfg.Pins, DialFrom: dialFrom(o.Interface),
 			MaxMessage: r.maxMessage(), Log: r.log, Registerer: r.reg,
