@@ -33,6 +33,7 @@ type fakeDaemon struct {
 	minions    map[string]minion
 	keys       []operator.Key
 	local      map[string]string
+	note       string
 	runner     func(r operator.RunRequest, out func(string, any)) (operator.RunResult, error)
 	refuse     string // error text of every publication
 
@@ -185,7 +186,7 @@ func (d *fakeDaemon) Docs(_ context.Context, prefix string) (wire.Map, error) {
 }
 
 func (d *fakeDaemon) Lists(context.Context) (operator.KeyLists, error) {
-	return operator.KeyLists{Keys: d.keys, Local: d.local}, nil
+	return operator.KeyLists{Keys: d.keys, Local: d.local, Note: d.note}, nil
 }
 
 func (d *fakeDaemon) Change(_ context.Context, k operator.KeyChange) (operator.KeysChanged, error) {

@@ -172,6 +172,9 @@ func (r *keyRun) connect(ctx context.Context) error {
 			d.Close()
 			return fmt.Errorf("ERROR: list keys: %w", err)
 		}
+		if r.lists.Note != "" {
+			r.env.logWarning(r.lists.Note)
+		}
 		return nil
 	}
 	if !errors.Is(err, operator.ErrNoMaster) {

@@ -41,6 +41,9 @@ func TestSaltKeyLists(t *testing.T) {
 		"{\n    \"minions_pre\": [],\n    \"minions_rejected\": [],\n    \"minions\": [],\n    \"minions_denied\": []\n}\n", "")
 	run(t, SaltKey, &fakeDaemon{keys: []operator.Key{{ID: "web-a", State: pending}}}, "", "-L", "--out=yaml").check(t, 0,
 		"minions: []\nminions_denied: []\nminions_pre:\n- web-a\nminions_rejected: []\n", "")
+	old := someKeys()
+	old.note = "shows what it knew last: no quorum"
+	run(t, SaltKey, old, "", "-l", "acc").check(t, 0, "Accepted Keys:\nweb-a\nweb-b\n", "[WARNING ] shows what it knew last: no quorum\n")
 	usage := "Usage: salt-key [options]\n\nsalt-key: error: "
 	run(t, SaltKey, someKeys(), "", "-l", "bogus").check(t, 64, "", usage+"'bogus' is not a valid argument to '--list'\n")
 	run(t, SaltKey, someKeys(), "", "--keysize", "5").check(t, 64, "", usage+"The minimum value for keysize is 2048\n")

@@ -195,7 +195,7 @@ func (c *Client) Lists(ctx context.Context) (KeyLists, error) {
 	if err != nil {
 		return KeyLists{}, fromStatus(err)
 	}
-	return KeyLists{Keys: keysFromPB(r.Keys), Local: r.Local}, nil
+	return KeyLists{Keys: keysFromPB(r.Keys), Local: r.Local, Note: r.Note}, nil
 }
 
 // Change accepts, rejects or deletes keys on every master.

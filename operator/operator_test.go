@@ -45,7 +45,7 @@ func (d *daemon) Targets(context.Context, any, string, string) (Targeted, error)
 }
 
 func (d *daemon) Lists(context.Context) (KeyLists, error) {
-	return KeyLists{Keys: []Key{{ID: "a", State: "minions", Pub: "PEM"}}, Local: map[string]string{"master.pub": "PEM"}}, nil
+	return KeyLists{Keys: []Key{{ID: "a", State: "minions", Pub: "PEM"}}, Local: map[string]string{"master.pub": "PEM"}, Note: "old"}, nil
 }
 
 var errNoQuorum = errors.New("no quorum: 1 of 3 masters; start another one")
@@ -121,7 +121,7 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 	if found, err := c.Targets(ctx, "*", "glob", ":"); err != nil || !reflect.DeepEqual(found, want) {
 		t.Errorf("targets: %+v, %v", found, err)
 	}
-	if k, err := c.Lists(ctx); err != nil || len(k.Keys) != 1 || k.Local["master.pub"] != "PEM" {
+	if k, err := c.Lists(ctx); err != nil || len(k.Keys) != 1 || k.Local["master.pub"] != "PEM" || k.Note != "old" {
 		t.Errorf("lists: %+v, %v", k, err)
 	}
 	if docs, err := c.Docs(ctx, "test"); err != nil || docs.String("test.arg") != "text" {

@@ -252,7 +252,7 @@ func (s *Server) Keys(ctx context.Context, _ *operatorpb.KeysRequest) (*operator
 	if err != nil {
 		return nil, asStatus(err)
 	}
-	return &operatorpb.KeysReply{Keys: keysToPB(lists.Keys), Local: lists.Local}, nil
+	return &operatorpb.KeysReply{Keys: keysToPB(lists.Keys), Local: lists.Local, Note: lists.Note}, nil
 }
 
 // ChangeKeys implements the service.

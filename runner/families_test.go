@@ -179,10 +179,13 @@ func TestJobsActive(t *testing.T) {
 // ring is a key store in memory.
 type ring struct {
 	keys map[string][]string
+	note string
 	log  []string
 }
 
-func (k *ring) KeyLists(context.Context) (map[string][]string, error) { return k.keys, nil }
+func (k *ring) KeyLists(context.Context) (map[string][]string, string, error) {
+	return k.keys, k.note, nil
+}
 
 func (k *ring) KeyText(_ context.Context, id, _ string) (string, bool, error) {
 	return "key of " + id, id != "gone", nil
@@ -253,6 +256,23 @@ func TestCompareVersions(t *testing.T) {
 		}
 		if got != tt.want {
 			t.Errorf("compareVersions(%s, %s) = %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
+
+func TestKeyListsMayBeOld(t *testing.T) {
+	t.Parallel()
+	keys := someKeys()
+	keys.note = "no quorum"
+	reg, err := NewRegistry(KeyFamily(KeyFamilyDeps{Keys: keys, Local: func() (map[string]string, error) { return nil, nil }}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []Request{{Fun: "key.list_all"}, {Fun: "key.list", Args: []any{"acc"}}, {Fun: "key.name_match", Args: []any{"*"}}} {
+		said := ""
+		New(WheelClient, reg, Deps{Events: &bus{}, NewJID: func() string { return "1" }}).Run(t.Context(), r, func(_ string, v any) { said += fmt.Sprint(v) })
+		if !strings.Contains(said, "no quorum") {
+			t.Errorf("%s says %q of old lists", r.Fun, said)
 		}
 	}
 }

@@ -40,8 +40,8 @@ type KeyChange struct {
 
 // Keys reads and changes minion keys on the whole cluster.
 type Keys interface {
-	// KeyLists maps state to ids, sorted.
-	KeyLists(ctx context.Context) (map[string][]string, error)
+	// KeyLists maps state to ids, sorted. The note says why they may be old; "" when they are not.
+	KeyLists(ctx context.Context) (lists map[string][]string, note string, err error)
 	// KeyText is the public key of an id in a state, as PEM.
 	KeyText(ctx context.Context, id, state string) (pem string, ok bool, err error)
 	// ChangeKeys changes the keys of ids that are in one of the states, and returns when every ready master has done so.
@@ -116,10 +116,22 @@ func rejectStates(c *Call) []string {
 
 func deleteStates(*Call) []string { return KeyStates }
 
-func (d KeyFamilyDeps) listAll(ctx context.Context, _ *Call) (any, error) {
-	lists, err := d.Keys.KeyLists(ctx)
+// lists are all keys; the caller is told if they may be old.
+func (d KeyFamilyDeps) lists(ctx context.Context, c *Call) (map[string][]string, error) {
+	lists, note, err := d.Keys.KeyLists(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	if note != "" {
+		c.Warn(note)
+	}
+	return lists, nil
+}
+
+func (d KeyFamilyDeps) listAll(ctx context.Context, c *Call) (any, error) {
+	lists, err := d.lists(ctx, c)
+	if err != nil {
+		return nil, err
 	}
 	ret := wire.Map{}
 	for _, state := range KeyStates {
@@ -142,9 +154,9 @@ func (d KeyFamilyDeps) list(ctx context.Context, c *Call) (any, error) {
 	if !ok {
 		return wire.Map{}, nil
 	}
-	lists, err := d.Keys.KeyLists(ctx)
+	lists, err := d.lists(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("list keys: %w", err)
+		return nil, err
 	}
 	ret := wire.Map{}
 	for _, state := range states {
@@ -172,7 +184,7 @@ func StatesOf(word string) ([]string, bool) {
 }
 
 func (d KeyFamilyDeps) nameMatch(ctx context.Context, c *Call) (any, error) {
-	found, err := d.matching(ctx, c.Arg("match"), KeyStates)
+	found, err := d.matching(ctx, c, c.Arg("match"), KeyStates)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +200,7 @@ func (d KeyFamilyDeps) nameMatch(ctx context.Context, c *Call) (any, error) {
 // changer changes all keys whose id matches; it returns the lists of the matching ids as they stand afterwards, as Salt does.
 func (d KeyFamilyDeps) changer(action KeyAction, states func(*Call) []string) func(context.Context, *Call) (any, error) {
 	return func(ctx context.Context, c *Call) (any, error) {
-		found, err := d.matching(ctx, c.Arg("match"), states(c))
+		found, err := d.matching(ctx, c, c.Arg("match"), states(c))
 		if err != nil {
 			return nil, err
 		}
@@ -237,10 +249,10 @@ func (d KeyFamilyDeps) change(ctx context.Context, c *Call, action KeyAction, id
 	return nil
 }
 
-func (d KeyFamilyDeps) matching(ctx context.Context, match any, states []string) (map[string][]string, error) {
-	lists, err := d.Keys.KeyLists(ctx)
+func (d KeyFamilyDeps) matching(ctx context.Context, c *Call, match any, states []string) (map[string][]string, error) {
+	lists, err := d.lists(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("list keys: %w", err)
+		return nil, err
 	}
 	return MatchKeys(lists, match, states), nil
 }
@@ -272,7 +284,7 @@ func (d KeyFamilyDeps) finger(ctx context.Context, c *Call) (any, error) {
 
 // each maps state to id to what show makes of the key.
 func (d KeyFamilyDeps) each(ctx context.Context, c *Call, show func(pem string) (string, error)) (any, error) {
-	found, err := d.matching(ctx, c.Arg("match"), KeyStates)
+	found, err := d.matching(ctx, c, c.Arg("match"), KeyStates)
 	if err != nil {
 		return nil, err
 	}

@@ -190,9 +190,12 @@ func (d ManageDeps) notPresent(ctx context.Context, c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	lists, err := d.Keys.KeyLists(ctx)
+	lists, note, err := d.Keys.KeyLists(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list accepted keys: %w", err)
+	}
+	if note != "" {
+		c.Warn(note)
 	}
 	absent, subset := []string{}, c.Texts("subset")
 	for _, id := range lists[StateAccepted] {

@@ -23,7 +23,7 @@ func (s clusterStatus) View(ctx context.Context) (runner.ClusterView, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if err := n.ReadIndex(ctx); err != nil {
-		v.Note = "this master can't ask the leader and shows what it knew last: " + err.Error()
+		v.Note = staleNote + err.Error()
 	}
 	v.MembershipIndex = int64(n.State().MembershipVersion())
 	v.Unhealthy, v.Demoted = n.UnhealthyVoters(), n.RecentlyDemoted()

@@ -297,8 +297,7 @@ func (t *operators) Docs(prefix string) wire.Map { return t.runners.Docs(prefix)
 
 // Lists implements operator.Keys.
 func (t *operators) Lists(ctx context.Context) (operator.KeyLists, error) {
-	t.readIndex(ctx)
-	lists := operator.KeyLists{Local: t.localKeys()}
+	lists := operator.KeyLists{Local: t.localKeys(), Note: t.readIndex(ctx)}
 	all := t.keys.List()
 	for _, s := range keystore.States {
 		for _, id := range all[s] {
@@ -310,14 +309,19 @@ func (t *operators) Lists(ctx context.Context) (operator.KeyLists, error) {
 }
 
 // readIndex waits until this master knows what the leader knows. Without a
-// quorum what it knows is shown all the same: a look changes nothing.
-func (t *operators) readIndex(ctx context.Context) {
+// quorum what it knows is shown all the same, with this note: a look changes nothing.
+func (t *operators) readIndex(ctx context.Context) (note string) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if err := t.node.ReadIndex(ctx); err != nil {
 		t.log.Warn("the leader could not be asked; showing what this master knew last", "component", "operator", "err", err)
+		return staleNote + err.Error()
 	}
+	return ""
 }
+
+// staleNote begins what is said of an answer that the leader did not confirm.
+const staleNote = "this master can't ask the leader and shows what it knew last: "
 
 // localKeys are the public parts of this master's own keys.
 func (t *operators) localKeys() map[string]string {
@@ -399,13 +403,13 @@ func (t *operators) changeKeys(ctx context.Context, action string, ids []string,
 }
 
 // KeyLists implements runner.Keys.
-func (t *operators) KeyLists(ctx context.Context) (map[string][]string, error) {
-	t.readIndex(ctx)
-	out := make(map[string][]string)
+func (t *operators) KeyLists(ctx context.Context) (lists map[string][]string, note string, err error) {
+	note = t.readIndex(ctx)
+	lists = make(map[string][]string)
 	for s, ids := range t.keys.List() {
-		out[s.String()] = ids
+		lists[s.String()] = ids
 	}
-	return out, nil
+	return lists, note, nil
 }
 
 // KeyText implements runner.Keys.

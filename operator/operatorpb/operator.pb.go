@@ -953,6 +953,7 @@ type KeysReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keys          []*Key                 `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
 	Local         map[string]string      `protobuf:"bytes,2,rep,name=local,proto3" json:"local,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // file name to PEM text of the public parts
+	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`                                                                             // why the keys may be old; empty when they are not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -999,6 +1000,13 @@ func (x *KeysReply) GetLocal() map[string]string {
 		return x.Local
 	}
 	return nil
+}
+
+func (x *KeysReply) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
 }
 
 type ChangeKeysRequest struct {
@@ -1298,10 +1306,11 @@ const file_operatorpb_operator_proto_rawDesc = "" +
 	"\x03Key\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x10\n" +
-	"\x03pub\x18\x03 \x01(\tR\x03pub\"\xba\x01\n" +
+	"\x03pub\x18\x03 \x01(\tR\x03pub\"\xce\x01\n" +
 	"\tKeysReply\x12/\n" +
 	"\x04keys\x18\x01 \x03(\v2\x1b.clustermaster.operator.KeyR\x04keys\x12B\n" +
-	"\x05local\x18\x02 \x03(\v2,.clustermaster.operator.KeysReply.LocalEntryR\x05local\x1a8\n" +
+	"\x05local\x18\x02 \x03(\v2,.clustermaster.operator.KeysReply.LocalEntryR\x05local\x12\x12\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\x1a8\n" +
 	"\n" +
 	"LocalEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
