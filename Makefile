@@ -39,11 +39,11 @@ test: install-tests
 install-tests:
 	@scripts/install-test-needs.sh
 
-# Packages e2e, commands and conformance run real masters and minions against
+# Packages e2e, faults, commands and conformance run real masters and minions against
 # time limits: they come last and have the machine for themselves.
 test-only: build
-	$(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -v -e '/e2e$$' -e '/commands$$' -e '/conformance$$')
-	$(GO) test $(TEST_FLAGS) -p 1 ./e2e ./commands ./conformance
+	$(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -v -e '/e2e$$' -e '/faults$$' -e '/commands$$' -e '/conformance$$')
+	$(GO) test $(TEST_FLAGS) -p 1 ./e2e ./faults ./commands ./conformance
 
 test-long: install-tests build
 	CLUSTERMASTER_LONG=1 $(GO) test -p 1 -timeout 60m ./...

@@ -23,6 +23,7 @@ var rooms = map[string]room{
 	"dev":                 {[]string{"simminion"}, "the playground starts processes and simulated minions; it has no part of a master"},
 	"bench":               {[]string{"config", "dev", "operator", "simminion", "transport/minion", "wire", "gather"}, "the load generator is a client: it must run against any master"},
 	"e2e":                 {[]string{"dev"}, "black-box tests know processes only"},
+	"faults":              {nil, "black-box tests know processes only"},
 	"conformance":         {[]string{"simminion", "transport/minion", "wire"}, "a minion's side, against any master"},
 	"commands":            {[]string{"e2e", "transport/minion", "wire"}, "black-box tests: operators and one stranger, against any master"},
 	"cli":                 {[]string{"config", "gather", "internal/fnmatch", "internal/pytext", "internal/yaml11", "operator", "output", "wire"}, "commands ask the local socket, never cluster or master"},

@@ -35,7 +35,17 @@ type ClusterOptions struct {
 	Balancer BalancerOptions
 	// Plain makes masters that know nothing of clusters (the real Salt's).
 	Plain bool
-	Extra string // YAML for every master
+	// Network has the masters elsewhere than on loopback addresses.
+	Network Network
+	Extra   string // YAML for every master
+}
+
+// Network gives masters addresses other than those on loopback, and may come between them. Masters count from 1.
+type Network interface {
+	Host(n int) string // the address of a master's ports
+	Peer(n int) string // where other masters reach it
+	// Command is what runs a program at the place of master n.
+	Command(n int, path string, args []string) (string, []string)
 }
 
 // NewCluster makes folders and configuration; Start or StartMasters runs it. The
@@ -222,12 +232,16 @@ type Master struct {
 
 	programs Programs
 	plain    bool
+	network  Network
 }
 
 func (c *Cluster) newMaster(t testing.TB, n int) *Master {
 	t.Helper()
 	id := fmt.Sprintf("master%d", n)
-	m := &Master{ID: id, Number: n, Addr: c.Base.Master(n), Dir: filepath.Join(c.Dir, id), programs: c.programs, plain: c.options.Plain}
+	m := &Master{ID: id, Number: n, Addr: c.Base.Master(n), Dir: filepath.Join(c.Dir, id), programs: c.programs, plain: c.options.Plain, network: c.options.Network}
+	if m.network != nil {
+		m.Addr = m.network.Host(n)
+	}
 	m.ConfDir = filepath.Join(m.Dir, "etc")
 	m.Log = filepath.Join(m.Dir, "master.log")
 	m.Process = Process{Name: id, Output: filepath.Join(m.Dir, "output.log")}
@@ -267,10 +281,21 @@ pillar_roots: {base: [%[4]s/pillar]}
 	var peers []string
 	for n := 1; n <= c.options.Masters; n++ {
 		if n != m.Number {
-			peers = append(peers, c.Base.Master(n))
+			peers = append(peers, c.peer(n))
 		}
 	}
+	if m.network != nil {
+		text += fmt.Sprintf("cluster_advertise: %s\nmetrics_listen: %s:%d\n", c.peer(m.Number), m.Addr, MetricsPort)
+	}
 	return text + fmt.Sprintf("cluster_id: e2e\ncluster_peers: [%s]\ncluster_secret: %s\n", strings.Join(peers, ", "), c.Secret)
+}
+
+// peer is the address of master n for other masters.
+func (c *Cluster) peer(n int) string {
+	if c.options.Network != nil {
+		return c.options.Network.Peer(n)
+	}
+	return c.Base.Master(n)
 }
 
 // Configure writes the master's file, in force after its next start.
@@ -297,7 +322,11 @@ func (m *Master) Use(p Programs) { m.programs = p }
 // Run starts the master; Ready tells when it can be used.
 func (m *Master) Run(t testing.TB, flags ...string) {
 	t.Helper()
-	m.Start(t, m.programs.Master, append([]string{"-c", m.ConfDir}, flags...)...)
+	path, args := m.programs.Master, append([]string{"-c", m.ConfDir}, flags...)
+	if m.network != nil {
+		path, args = m.network.Command(m.Number, path, args)
+	}
+	m.Start(t, path, args...)
 }
 
 // Wipe takes away all that the stopped master knew, keeping its configuration.
