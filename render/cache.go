@@ -1,30 +1,242 @@
 package render
 
-import "crypto/sha256"
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"maps"
+	"slices"
+	"sync"
 
-// pure are the functions whose result follows from their arguments and the
-// context, so that a render that called nothing else may be kept.
-var pure = map[string]bool{
-	"config.get": true, "config.option": true, "defaults.merge": true, "grains.filter_by": true, "grains.get": true,
-	"grains.has_value": true, "grains.item": true, "grains.items": true, "hashutil.base64_b64decode": true,
-	"hashutil.base64_b64encode": true, "hashutil.md5_digest": true, "hashutil.sha256_digest": true, "hashutil.sha512_digest": true,
-	"match.filter_by": true, "pillar.get": true, "slsutil.merge": true,
-	"slsutil.merge_all": true, "slsutil.update": true, "test.echo": true,
+	"clustermaster/wire"
+)
+
+// cache keeps the values of renders. An entry stands under the hash of the
+// source, its names, and of those parts of the context that its template can
+// read; it holds as long as the files that it looked for are as they were.
+//
+// Which parts can be read is known after the first render of a source, from the
+// syntax trees of all templates that took part (worker/renderworker/analysis.py).
+// Templates may import others depending on what they read, so a source's reads
+// only grow: an entry made under fewer reads is never found under more.
+type cache struct {
+	max int64
+	m   *metrics
+
+	mu      sync.Mutex // guards what follows
+	sources map[[sha256.Size]byte]*keptSource
+	entries map[[sha256.Size]byte]*list.Element // of *entry
+	order   *list.List                          // the one used last in front
+	size    int64
 }
 
-func isPure(fun string) bool { return pure[fun] }
-
-// dependency is a file that a render looked for.
-type dependency struct {
-	saltenv, path string
-	sum           [sha256.Size]byte
-	found         bool
+type keptSource struct {
+	reads   reads
+	entries int
 }
 
-func newDependency(saltenv, path string, data []byte, found bool) dependency {
-	return dependency{saltenv, path, sha256.Sum256(data), found}
+type entry struct {
+	key, source [sha256.Size]byte
+	files       []dependency
+	value       any
+	size        int64
 }
 
-type cache struct{}
+func newCache(size int64, m *metrics) *cache {
+	return &cache{
+		max: size, m: m, order: list.New(),
+		sources: map[[sha256.Size]byte]*keptSource{}, entries: map[[sha256.Size]byte]*list.Element{},
+	}
+}
 
-func newCache(int64, *metrics) *cache { return &cache{} }
+// cacheKey is the hash of the source and its names. Renders with renderers whose
+// result hangs on more than the context are not kept.
+func (j *job) cacheKey(pipe []stage) (key [sha256.Size]byte, ok bool) {
+	if j.r.cache.max < 0 {
+		return key, false
+	}
+	h := sha256.New()
+	for _, s := range pipe {
+		if s.name == "gpg" || s.name == "py" {
+			return key, false
+		}
+		hashText(h, s.name)
+		hashText(h, s.args)
+	}
+	vars, err := j.parts.get(varsRoot)
+	if err != nil {
+		return key, false
+	}
+	for _, text := range []string{j.src.Path, j.src.SLS, j.src.SaltEnv, string(j.src.Data), vars.key} {
+		hashText(h, text)
+	}
+	return [sha256.Size]byte(h.Sum(nil)), true
+}
+
+func hashText(h hash.Hash, text string) {
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
+	h.Write([]byte(text))
+}
+
+// key adds the part of the context that can be read to the hash of the source.
+func (j *job) key(source [sha256.Size]byte, r reads) (key [sha256.Size]byte, err error) {
+	h := sha256.New()
+	h.Write(source[:])
+	for root := range varsRoot {
+		if r[root].all {
+			p, err := j.parts.get(root)
+			if err != nil {
+				return key, err
+			}
+			hashText(h, "*"+p.key)
+			hashText(h, j.c.ID) // functions may use it
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(r[root].keySet)) {
+			hashText(h, name)
+			v, there := j.parts.from[root].Get(name)
+			if !there {
+				hashText(h, "")
+				continue
+			}
+			raw, err := wire.PackNew(v)
+			if err != nil {
+				return key, err
+			}
+			hashText(h, string(raw))
+		}
+		hashText(h, "end")
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
+}
+
+// get returns a copy of a kept value.
+func (c *cache) get(ctx context.Context, source [sha256.Size]byte, j *job) (any, bool) {
+	e := c.find(source, j)
+	if e == nil || !e.holds(ctx, j) {
+		c.m.cache.WithLabelValues("miss").Inc()
+		return nil, false
+	}
+	c.m.cache.WithLabelValues("hit").Inc()
+	v, _ := duplicate(e.value)
+	return v, true
+}
+
+func (c *cache) find(source [sha256.Size]byte, j *job) *entry {
+	c.mu.Lock()
+	s, ok := c.sources[source]
+	var r reads
+	if ok {
+		r.union(s.reads) // a copy: the other grows
+	}
+	c.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	key, err := j.key(source, r)
+	if err != nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, ok := c.entries[key]
+	if !ok {
+		return nil
+	}
+	c.order.MoveToFront(at)
+	return at.Value.(*entry)
+}
+
+// holds tells whether the files that the render looked for are as they were.
+func (e *entry) holds(ctx context.Context, j *job) bool {
+	for _, f := range e.files {
+		data, found, err := j.h.File(ctx, f.saltenv, f.path)
+		if err != nil || newDependency(f.saltenv, f.path, data, found) != f {
+			return false
+		}
+	}
+	return true
+}
+
+// put keeps a value, unless the render used more than can be told.
+func (c *cache) put(source [sha256.Size]byte, j *job, value any) {
+	if j.used.impure {
+		c.m.cache.WithLabelValues("unkept").Inc()
+		return
+	}
+	kept, size := duplicate(value)
+	size += entrySize * int64(1+len(j.used.files))
+	if size > c.max/4 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.sources[source]
+	if !ok {
+		s = &keptSource{}
+	}
+	s.reads.union(j.used.reads)
+	key, err := j.key(source, s.reads)
+	if err != nil {
+		return
+	}
+	c.sources[source] = s
+	s.entries++
+	if old, ok := c.entries[key]; ok {
+		c.drop(old)
+	}
+	c.entries[key] = c.order.PushFront(&entry{key: key, source: source, files: j.used.files, value: kept, size: size})
+	c.size += size
+	for c.size > c.max {
+		c.drop(c.order.Back())
+	}
+	c.m.cacheBytes.Set(float64(c.size))
+}
+
+func (c *cache) drop(at *list.Element) {
+	e := c.order.Remove(at).(*entry)
+	delete(c.entries, e.key)
+	c.size -= e.size
+	if s := c.sources[e.source]; s != nil {
+		if s.entries--; s.entries == 0 {
+			delete(c.sources, e.source)
+		}
+	}
+}
+
+const (
+	entrySize = 500 // about what an entry takes beside its value, in bytes
+	valueSize = 32
+)
+
+// duplicate copies a value, so that who gets it may change it, and tells about
+// how much memory it takes.
+func duplicate(v any) (any, int64) {
+	size := int64(valueSize)
+	switch v := v.(type) {
+	case wire.Map:
+		out := make(wire.Map, len(v))
+		for i, p := range v {
+			key, n := duplicate(p.Key)
+			value, m := duplicate(p.Value)
+			out[i] = wire.Pair{Key: key, Value: value}
+			size += n + m
+		}
+		return out, size
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			inner, n := duplicate(e)
+			out[i] = inner
+			size += n
+		}
+		return out, size
+	case []byte:
+		return slices.Clone(v), size + int64(len(v))
+	case string:
+		return v, size + int64(len(v))
+	}
+	return v, size
+}

@@ -2,6 +2,7 @@ package render
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	"clustermaster/wire"
@@ -13,31 +14,54 @@ type part struct {
 	raw []byte
 }
 
-// parts is a packed context. A worker keeps the parts that it was sent, because
-// one minion's pillar has many files.
-type parts struct{ grains, pillar, opts, vars part }
+// root names a piece of a context.
+type root int
 
-func (p *parts) all() [4]part { return [4]part{p.grains, p.pillar, p.opts, p.vars} }
+const (
+	grainsRoot root = iota
+	pillarRoot
+	optsRoot
+	varsRoot // the names of the source's place, and Context.Vars
+	roots
+)
 
-func packParts(src Source, c Context) (*parts, error) {
+func (r root) String() string { return [roots]string{"grains", "pillar", "opts", "vars"}[r] }
+
+// parts is a context, packed piece by piece when a piece is first needed. A
+// worker keeps the pieces that it was sent, because one minion's pillar has many
+// files.
+type parts struct {
+	from [roots]wire.Map
+	made [roots]part
+}
+
+func newParts(src Source, c Context) *parts {
 	vars := place(src)
 	for _, v := range c.Vars {
 		if name, ok := v.Key.(string); ok {
 			vars = vars.Set(name, v.Value)
 		}
 	}
-	out := &parts{}
-	for _, p := range []struct {
-		name string
-		from wire.Map
-		to   *part
-	}{{"grains", c.Grains, &out.grains}, {"pillar", c.Pillar, &out.pillar}, {"opts", c.Opts, &out.opts}, {"names", vars, &out.vars}} {
-		raw, err := wire.PackNew(p.from)
+	return &parts{from: [roots]wire.Map{c.Grains, c.Pillar, c.Opts, vars}}
+}
+
+func (p *parts) get(r root) (part, error) {
+	if p.made[r].raw == nil {
+		raw, err := wire.PackNew(p.from[r])
 		if err != nil {
-			return nil, fmt.Errorf("pack %s for %s: %w", p.name, src.Path, err)
+			return part{}, fmt.Errorf("pack %s of a template's context: %w", r, err)
 		}
 		sum := sha256.Sum256(raw)
-		*p.to = part{key: fmt.Sprintf("%x", sum[:16]), raw: raw}
+		p.made[r] = part{key: hex.EncodeToString(sum[:16]), raw: raw}
+	}
+	return p.made[r], nil
+}
+
+func (p *parts) all() (out [roots]part, err error) {
+	for r := range roots {
+		if out[r], err = p.get(r); err != nil {
+			return out, err
+		}
 	}
 	return out, nil
 }
@@ -53,12 +77,12 @@ type sent struct {
 }
 
 // send returns what of p the worker lacks, and what it should forget.
-func (s *sent) send(p *parts) (put wire.Map, drop []any) {
+func (s *sent) send(all [roots]part) (put wire.Map, drop []any) {
 	if s.size == nil {
 		s.size = map[string]int{}
 	}
 	needed := map[string]bool{}
-	for _, e := range p.all() {
+	for _, e := range all {
 		if needed[e.key] {
 			continue
 		}
@@ -82,7 +106,7 @@ func (s *sent) send(p *parts) (put wire.Map, drop []any) {
 		}
 	}
 	s.keys = kept
-	for _, e := range p.all() {
+	for _, e := range all {
 		if needed[e.key] {
 			s.keys = append(s.keys, e.key)
 			needed[e.key] = false

@@ -139,13 +139,22 @@ func (r *Renderer) Render(ctx context.Context, src Source, defaultPipe string, c
 	if err != nil {
 		return nil, err
 	}
-	j := &job{r: r, src: src, c: c, h: h}
+	j := &job{r: r, src: src, c: c, h: h, parts: newParts(src, c)}
+	key, keepable := j.cacheKey(pipe)
+	if keepable {
+		if v, ok := r.cache.get(ctx, key, j); ok {
+			return v, nil
+		}
+	}
 	var value any = string(src.Data)
 	for _, s := range pipe {
 		if value, err = j.stage(ctx, s, value); err != nil {
 			r.m.errors.Inc()
 			return nil, j.explain(ctx, s.name, err)
 		}
+	}
+	if keepable {
+		r.cache.put(key, j, value)
 	}
 	return value, nil
 }
@@ -156,7 +165,8 @@ type job struct {
 	src   Source
 	c     Context
 	h     Host
-	parts *parts // packed when a worker is first needed
+	parts *parts
+	used  usage // so far
 }
 
 func (j *job) stage(ctx context.Context, s stage, value any) (any, error) {
@@ -191,6 +201,7 @@ func asText(value any) (string, bool) {
 
 // jinja renders a template; a text without template marks is its own result.
 func (j *job) jinja(ctx context.Context, text string) (any, error) {
+	j.used.addOptions()
 	if plainText(text) && !customSyntax(j.c.Opts, j.src.SLS) {
 		return strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), nil
 	}
@@ -200,17 +211,13 @@ func (j *job) jinja(ctx context.Context, text string) (any, error) {
 // ask has a worker do a stage.
 func (j *job) ask(ctx context.Context, kind, text string) (any, error) {
 	reply, err := j.work(ctx, kind, text)
+	if kind == "jinja" && err == nil {
+		j.used.add(reply)
+	}
 	return reply.value, err
 }
 
 func (j *job) work(ctx context.Context, kind, text string) (reply, error) {
-	if j.parts == nil {
-		p, err := packParts(j.src, j.c)
-		if err != nil {
-			return reply{}, err
-		}
-		j.parts = p
-	}
 	q := request{kind: kind, text: text, src: j.src, parts: j.parts, host: j.h}
 	if c := nested(ctx); c != nil {
 		return c.render(ctx, q)

@@ -117,9 +117,9 @@ type request struct {
 // reply is a worker's result.
 type reply struct {
 	value  any
-	reads  wire.Map // of kind jinja: keys and impure
+	notes  wire.Map // of kind jinja: keys, and whether it was impure
 	files  []dependency
-	impure bool
+	impure bool // a function was called that is not pure
 }
 
 // render has the worker do q. After an error that is no *problem the worker is
@@ -146,12 +146,15 @@ type conversation struct {
 }
 
 func (c *conversation) run(ctx context.Context) (reply, error) {
-	p := c.q.parts
+	p, err := c.q.parts.all()
+	if err != nil {
+		return reply{}, err
+	}
 	put, drop := c.w.sent.send(p)
-	err := c.send(wire.Map{
+	err = c.send(wire.Map{
 		{Key: "op", Value: "render"}, {Key: "kind", Value: c.q.kind}, {Key: "data", Value: textOrBytes(c.q.text)},
 		{Key: "path", Value: c.q.src.Path}, {Key: "sls", Value: c.q.src.SLS}, {Key: "saltenv", Value: c.q.src.SaltEnv},
-		{Key: "grains", Value: p.grains.key}, {Key: "pillar", Value: p.pillar.key}, {Key: "opts", Value: p.opts.key}, {Key: "vars", Value: p.vars.key},
+		{Key: "grains", Value: p[grainsRoot].key}, {Key: "pillar", Value: p[pillarRoot].key}, {Key: "opts", Value: p[optsRoot].key}, {Key: "vars", Value: p[varsRoot].key},
 		{Key: "put", Value: put}, {Key: "drop", Value: drop}, {Key: "seconds", Value: c.left.Seconds()},
 	})
 	for err == nil {
@@ -163,9 +166,9 @@ func (c *conversation) run(ctx context.Context) (reply, error) {
 		switch op := m.String("op"); op {
 		case "done":
 			v, _ := m.Get("value")
-			r, _ := m.Get("reads")
-			reads, _ := r.(wire.Map)
-			return reply{value: v, reads: reads, files: c.files, impure: c.calls}, nil
+			n, _ := m.Get("notes")
+			notes, _ := n.(wire.Map)
+			return reply{value: v, notes: notes, files: c.files, impure: c.calls}, nil
 		case "error":
 			line, _ := m.Get("line")
 			n, _ := line.(int64)

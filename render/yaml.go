@@ -2,6 +2,7 @@ package render
 
 import (
 	"context"
+	"errors"
 	"math/big"
 
 	"clustermaster/internal/yaml11"
@@ -12,6 +13,10 @@ import (
 // reader is Salt's own: for the value, or for Salt's text of the error.
 func (j *job) yaml(ctx context.Context, text string) (any, error) {
 	v, err := yaml11.Load([]byte(text))
+	var e *yaml11.Error
+	if errors.As(err, &e) && e.TooLarge {
+		return nil, &problem{e.Error(), e.Line}
+	}
 	if err != nil {
 		j.r.m.yamlFallbacks.Inc()
 		return j.ask(ctx, "yaml", text)

@@ -115,7 +115,9 @@ func fault(n *yaml.Node, format string, args ...any) *Error {
 
 func (l *loader) construct(n *yaml.Node, depth int) (any, error) {
 	if l.budget--; l.budget < 0 {
-		return nil, fault(n, "aliases make this document too large")
+		err := fault(n, "aliases make this document too large")
+		err.TooLarge = true
+		return nil, err
 	}
 	if depth > maxDepth {
 		return nil, fault(n, "nested deeper than %d levels, or an alias inside its own anchor", maxDepth)

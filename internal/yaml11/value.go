@@ -39,6 +39,7 @@ func (m Map) Set(key string, v any) Map {
 type Error struct {
 	Line, Column int // from 1; 0 where the parser can't say
 	Problem      string
+	TooLarge     bool // it stands for more than Load makes of a document of its length
 }
 
 func (e *Error) Error() string {

@@ -42,7 +42,7 @@ def _walk(node, found):
     if isinstance(node, nodes.Name):
         if node.name in ROOTS:
             found.add({node.name: ALL})
-        elif node.name in ("salt", "show_full_context", "self", "caller", "renderers", "proxy"):
+        elif node.name in ("salt", "ifelse", "show_full_context", "self"):
             found.add(WHOLE)
     for child in node.iter_child_nodes():
         _walk(child, found)

@@ -69,7 +69,7 @@ class Server:
         source = text(request["data"])
         if kind == "jinja":
             out, notes = self.jinja.render(source, request, self.parts)
-            return {"op": "done", "value": out, "reads": notes}
+            return {"op": "done", "value": out, "notes": notes}
         if kind == "py":
             return {"op": "done", "value": pymodule.render(source, request, self.parts, self.channel)}
         raise RenderError(f"worker has no renderer {kind}")

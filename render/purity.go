@@ -1,0 +1,101 @@
+package render
+
+import (
+	"crypto/sha256"
+
+	"clustermaster/wire"
+)
+
+// pure are the functions whose result follows from their arguments and the
+// Context, so that a render that called nothing else may be kept. A Host must
+// answer them from the Context that it was given with.
+var pure = map[string]bool{
+	"config.get": true, "config.option": true, "defaults.merge": true, "grains.filter_by": true, "grains.get": true,
+	"grains.has_value": true, "grains.item": true, "grains.items": true, "hashutil.base64_b64decode": true,
+	"hashutil.base64_b64encode": true, "hashutil.md5_digest": true, "hashutil.sha256_digest": true, "hashutil.sha512_digest": true,
+	"match.filter_by": true, "pillar.get": true, "slsutil.merge": true, "slsutil.merge_all": true, "slsutil.update": true,
+	"test.echo": true,
+}
+
+func isPure(fun string) bool { return pure[fun] }
+
+// dependency is a file that a render looked for.
+type dependency struct {
+	saltenv, path string
+	sum           [sha256.Size]byte
+	found         bool
+}
+
+func newDependency(saltenv, path string, data []byte, found bool) dependency {
+	return dependency{saltenv, path, sha256.Sum256(data), found}
+}
+
+// usage is what a render's value depends on beside the source.
+type usage struct {
+	impure bool
+	files  []dependency
+	reads  reads
+}
+
+// add takes in what the worker tells of a template.
+func (u *usage) add(r reply) {
+	impure, _ := r.notes.Get("impure")
+	u.impure = u.impure || r.impure || impure != false
+	u.files = append(u.files, r.files...)
+	k, _ := r.notes.Get("keys")
+	keys, _ := k.(wire.Map)
+	for root := range varsRoot {
+		switch v, _ := keys.Get(root.String()); v := v.(type) {
+		case string: // all of it
+			u.reads[root].all = true
+		case []any:
+			for _, e := range v {
+				if name, ok := e.(string); ok {
+					u.reads[root].add(name)
+				}
+			}
+		}
+	}
+}
+
+// addOptions takes in that the source is a template.
+func (u *usage) addOptions() {
+	for _, name := range templateOptions {
+		u.reads[optsRoot].add(name)
+	}
+}
+
+var templateOptions = []string{"allow_undefined", "jinja_env", "jinja_lstrip_blocks", "jinja_sls_env", "jinja_trim_blocks"}
+
+// reads are the top-level keys that may be read, per piece of the context; vars
+// always count whole.
+type reads [varsRoot]struct {
+	all bool
+	keySet
+}
+
+type keySet map[string]bool
+
+func (k *keySet) add(name string) {
+	if *k == nil {
+		*k = keySet{}
+	}
+	(*k)[name] = true
+}
+
+// union adds other to r, and tells whether r grew.
+func (r *reads) union(other reads) bool {
+	grew := false
+	for root := range r {
+		if other[root].all && !r[root].all {
+			r[root].all, grew = true, true
+		}
+		for name := range other[root].keySet {
+			if !r[root].keySet[name] {
+				r[root].add(name)
+				grew = true
+			}
+		}
+	}
+	return grew
+}
