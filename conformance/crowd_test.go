@@ -50,6 +50,14 @@ func haveRelease(t testing.TB, release string) bool {
 	return err == nil
 }
 
+// pingInterval is the option's value in minutes. Minions take fractions.
+func pingInterval() string {
+	if long() {
+		return "1"
+	}
+	return "0.25"
+}
+
 // long tells whether the lines that take minutes are run too.
 func long() bool { return os.Getenv("CLUSTERMASTER_LONG") != "" }
 
@@ -76,10 +84,7 @@ func (s *suite) minions(t *testing.T) *crowd {
 		return m
 	}
 
-	options := "master_alive_interval: 5\n"
-	if long() {
-		options += "ping_interval: 1\n"
-	}
+	options := "master_alive_interval: 5\nping_interval: " + pingInterval() + "\n"
 	n := 0
 	for _, r := range e2e.Releases {
 		n++
