@@ -17,23 +17,28 @@ const (
 // Run keeps this master's roots at the heads until ctx ends: it copies what a joiner needs, and installs heads that
 // this master missed.
 func (s *Store) Run(ctx context.Context) error {
-	tick := time.NewTicker(s.opts.Tick)
-	defer tick.Stop()
 	tidied := time.Now()
 	for {
+		pause := s.opts.Tick
 		for _, tree := range []Tree{FileRoots, PillarRoots} {
 			s.follow(ctx, s.trees[tree])
+			if !s.trees[tree].record().copied {
+				pause = s.opts.Tick / 8 // a joiner waits for this
+			}
 		}
 		if time.Since(tidied) > tidyEvery {
 			tidied = time.Now()
 			s.tidy()
 		}
+		wait := time.NewTimer(pause)
 		select {
 		case <-s.kick:
-		case <-tick.C:
+		case <-wait.C:
 		case <-ctx.Done():
+			wait.Stop()
 			return nil
 		}
+		wait.Stop()
 	}
 }
 

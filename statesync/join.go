@@ -74,7 +74,7 @@ func (s *Store) findClean(ctx context.Context, tree Tree, head Head) (bool, erro
 }
 
 // copyLive copies the roots of the first of the nodes that has its own. Where nobody has, they share a file system, and
-// there is nothing to copy.
+// there is nothing to copy. A joiner whose own option says so too does not wait for those that can't be asked.
 func (s *Store) copyLive(ctx context.Context, t *treeState, head Head, from []string, p *progress) error {
 	var base *Manifest
 	if head.Seq > 0 {
@@ -114,7 +114,7 @@ func (s *Store) copyLive(ctx context.Context, t *treeState, head Head, from []st
 		_, err = s.apply(ctx, t, goal{want: want, sum: sum, source: idOf(node), head: head, base: base}, began)
 		return err
 	}
-	if shared > 0 && len(failed) == 0 {
+	if shared > 0 && (len(failed) == 0 || !s.opts.Isolated) {
 		return s.markCopied(t)
 	}
 	return errors.Join(append([]error{errNobody}, failed...)...)

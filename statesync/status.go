@@ -16,7 +16,7 @@ type TreeStatus struct {
 }
 
 // Status tells of every member which heads it has and, if asked, what was changed there since. A master that can't be
-// asked has an Error.
+// asked is Away or has an Error.
 func (s *Store) Status(ctx context.Context, trees []Tree, drift bool) []TreeStatus {
 	nodes := s.peers.Members()
 	answers := make([][]TreeStatus, len(nodes))
@@ -48,7 +48,7 @@ func (s *Store) statusOf(ctx context.Context, node string, drift bool) []TreeSta
 	case node == s.peers.Self():
 		all, err = s.ownStatus(ctx, drift)
 	case !s.peers.Alive(node):
-		return failed(unreachable)
+		return []TreeStatus{{Report: Report{Tree: FileRoots, Node: node, Away: true}}, {Report: Report{Tree: PillarRoots, Node: node, Away: true}}}
 	default:
 		var r *remote
 		if r, err = s.remote(node); err == nil {
@@ -60,9 +60,6 @@ func (s *Store) statusOf(ctx context.Context, node string, drift bool) []TreeSta
 	}
 	return all
 }
-
-// unreachable stands where a member's answer would.
-const unreachable = "not reachable; it catches up by itself when it is back"
 
 // ownStatus is this master's part of Status.
 func (s *Store) ownStatus(ctx context.Context, drift bool) ([]TreeStatus, error) {

@@ -118,8 +118,8 @@ func (o *outing) take(ctx context.Context, own *Report) error {
 	if !rec.copied {
 		return errors.New("this master is still copying its roots from another one; run the command there, or later")
 	}
-	if ok && !rec.head.is(head) {
-		text := fmt.Sprintf("this master has head %d, and head %d was published by %s: run the command there, or here once this master has caught up", rec.head.Seq, head.Seq, head.Source)
+	if ok && !rec.head.is(head) && !o.req.Force {
+		text := fmt.Sprintf("this master has head %d, and head %d was published by %s: run the command there, or here once this master has caught up; force=True publishes the roots of this master as they are", rec.head.Seq, head.Seq, head.Source)
 		if why := o.t.trouble(); why != "" {
 			text += " (it can't yet: " + why + ")"
 		}
@@ -166,7 +166,7 @@ func (o *outing) each(ask func(p *remote) (Report, error)) []Report {
 }
 
 func (o *outing) askOne(node string, ask func(p *remote) (Report, error)) Report {
-	report := Report{Error: unreachable}
+	report := Report{Away: true}
 	if o.peers.Alive(node) {
 		p, err := o.remote(node)
 		if err == nil {

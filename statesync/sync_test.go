@@ -199,7 +199,7 @@ func TestSyncAsksForAMasterAtTheHead(t *testing.T) {
 	a, b := c.boxes[0], c.boxes[1]
 	tree{"f": "644 a"}.write(t, a.file)
 	b.leave()
-	if rep := a.sync(Request{}).of(t, "m2"); rep.Error != unreachable {
+	if rep := a.sync(Request{}).of(t, "m2"); !rep.Away {
 		t.Errorf("the absent one: %s", counts(rep))
 	}
 	b.open()
