@@ -79,6 +79,8 @@ type runnerRun struct {
 	v     values
 	print *printer
 	fun   string
+	shown bool // the function has printed its result itself
+	meter bool // a meter stands on the terminal
 }
 
 func (r *runnerRun) down(err error) int {
@@ -131,7 +133,7 @@ func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 		}
 		return ExitOK
 	}
-	if !r.v.on("quiet") {
+	if !r.v.on("quiet") && !r.shown {
 		if err := r.print.show(result(res)); err != nil {
 			r.env.errorf("ERROR: %s", err)
 			return ExitFailed
@@ -150,7 +152,21 @@ func (r *runnerRun) level() string {
 
 // meanwhile prints what a function shows before it ends.
 func (r *runnerRun) meanwhile(kind string, v any) {
+	if r.meter {
+		fmt.Fprint(r.env.Stdout, "\r\x1b[K")
+		r.meter = false
+	}
 	switch kind {
+	case "meter":
+		if line := pytext.Str(v); r.env.Terminal && !r.v.on("quiet") && line != "" {
+			fmt.Fprint(r.env.Stdout, line)
+			r.meter = true
+		}
+	case "show":
+		if r.v.text("output") == "" && !r.v.on("quiet") {
+			fmt.Fprint(r.env.Stdout, pytext.Str(v))
+			r.shown = true
+		}
 	case "print":
 		fmt.Fprint(r.env.Stdout, pytext.Str(v))
 	case "warning":

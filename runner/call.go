@@ -19,6 +19,7 @@ type Call struct {
 	print    func(text string)
 	progress func(data wire.Map)
 	warn     func(text string)
+	show     func(kind, text string)
 }
 
 // Print writes one line to the operator's standard output, outside the result.
@@ -26,6 +27,12 @@ func (c *Call) Print(line string) { c.print(line + "\n") }
 
 // Warn writes one line to the operator's standard error: what the result does not cover, say.
 func (c *Call) Warn(line string) { c.warn(line + "\n") }
+
+// Show gives the operator a text in place of the result, unless an outputter was asked for.
+func (c *Call) Show(text string) { c.show("show", text+"\n") }
+
+// Meter shows a line on the operator's terminal until the next one or any other output comes; an empty one takes it away.
+func (c *Call) Meter(line string) { c.show("meter", line) }
 
 // Progress fires a progress event of this call and shows it to the operator.
 func (c *Call) Progress(data wire.Map) { c.progress(data) }

@@ -73,7 +73,8 @@ type Result struct {
 }
 
 // Output receives what a function shows while it runs. kind is "print" (v is text for standard output, to be written as it is), "warning" (the same
-// for standard error) or "progress" (v is the event's data, a wire.Map). It is called by the goroutine that runs the function; nil drops all.
+// for standard error), "progress" (v is the event's data, a wire.Map), "show" (text to be printed in place of the result) or "meter" (a line for the
+// terminal that the next output replaces). It is called by the goroutine that runs the function; nil drops all.
 type Output func(kind string, v any)
 
 // ErrBusy tells that too many calls are running.
@@ -198,6 +199,7 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 	c := &Call{JID: req.JID, User: req.User,
 		print: func(text string) { out("print", text) },
 		warn:  func(text string) { out("warning", text) },
+		show:  func(kind, text string) { out(kind, text) },
 		progress: func(data wire.Map) {
 			data = append(append(wire.Map(nil), data...), wire.Pair{Key: "_stamp", Value: r.deps.Stamp(r.deps.Now())})
 			r.fire(req.JID, "progress", data)

@@ -675,7 +675,7 @@ func (x *RunRequest) GetAsync() bool {
 
 type RunOutput struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`        // print, progress or result
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`        // print, warning, show, meter, progress or result
 	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`      // packed value
 	Success       bool                   `protobuf:"varint,3,opt,name=success,proto3" json:"success,omitempty"` // result only, as is all below
 	Retcode       int32                  `protobuf:"varint,4,opt,name=retcode,proto3" json:"retcode,omitempty"`

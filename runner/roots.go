@@ -1,0 +1,262 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"clustermaster/wire"
+)
+
+// RootsRequest is what cluster.sync_roots was asked for.
+type RootsRequest struct {
+	Roots       string // file, pillar or both
+	Saltenv     string // one environment only; "": all
+	Force, Test bool
+}
+
+// RootsView is one tree, file_roots or pillar_roots, on all masters.
+type RootsView struct {
+	Tree      string
+	Head      uint64 // number of the head; 0: none was published
+	Published bool   // just now
+	Source    string // id of the master that published the head
+	At        time.Time
+	Items     int   // of the source's tree, after a sync
+	Bytes     int64 // of its files
+	Peers     []RootsPeer
+}
+
+// RootsPeer is a tree on one master.
+type RootsPeer struct {
+	ID                      string
+	Source                  bool // the master whose roots were published
+	Away                    bool // not reachable; it catches up by itself
+	Head                    uint64
+	Behind                  bool // it has still to install the head
+	Added, Changed, Deleted int
+	Bytes                   int64
+	Seconds                 float64
+	Drifted                 int
+	Drift                   []RootsDrift // the first of them
+	Kept                    int          // replaced items that were kept aside
+	KeptIn                  []string
+	Changes                 []string // with Test: what would be done
+	Missing                 []string // roots that its configuration lacks
+	Skipped                 []string // what can't be synced
+	Error                   string
+}
+
+// RootsDrift is an item that was changed on a master since its last sync.
+type RootsDrift struct{ What, Item string }
+
+// RootsProgress is how far one master is with fetching.
+type RootsProgress struct {
+	Tree, Peer        string
+	Bytes, BytesTotal int64
+	Items, ItemsTotal int64
+}
+
+// RootsSync makes roots equal on all masters.
+type RootsSync interface {
+	// SyncRoots blocks until all reachable masters are done; watch is called from several goroutines. Views of trees that
+	// are done come with the error of one that is not.
+	SyncRoots(ctx context.Context, r RootsRequest, watch func(RootsProgress)) ([]RootsView, error)
+	// RootsStatus looks for drift on all masters.
+	RootsStatus(ctx context.Context, roots string) ([]RootsView, error)
+	// Clustered says whether there are other masters at all.
+	Clustered() bool
+}
+
+// Roots is the part of the family cluster about file_roots and pillar_roots.
+func Roots(s RootsSync) []Function {
+	return []Function{
+		{
+			Name:   "cluster.sync_roots",
+			Params: []Param{Opt("roots", "both"), Opt("saltenv", nil), Opt("force", false), Opt("test", false)},
+			Doc: "Make file_roots and pillar_roots of all masters like those of this one, and wait until every master that can be reached is done. A master\n" +
+				"that is away catches up by itself when it is back. What was changed by hand on another master since its last sync is listed and left alone.\n\n" +
+				"roots : both\n    file, pillar or both.\n\nsaltenv : None\n    One environment only.\n\n" +
+				"force : False\n    Make like here also what was changed on other masters; the replaced files are kept aside there.\n\n" +
+				"test : False\n    Show what would be done, and change nothing.\n\n" +
+				"Example:\n\n    salt-run cluster.sync_roots\n    salt-run cluster.sync_roots roots=file saltenv=prod test=True",
+			Run: func(ctx context.Context, c *Call) (any, error) { return syncRoots(ctx, c, s) },
+		},
+		{
+			Name:   "cluster.roots_status",
+			Params: []Param{Opt("roots", "both")},
+			Doc: "Show for every master which head of file_roots and pillar_roots it has installed, and what was changed there since.\n\n" +
+				"roots : both\n    file, pillar or both.\n\nExample:\n\n    salt-run cluster.roots_status",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				if !s.Clustered() {
+					return noCluster(), nil
+				}
+				views, err := s.RootsStatus(ctx, c.Text("roots"))
+				if err != nil {
+					return nil, err
+				}
+				c.Show(statusText(views))
+				return rootsMap(views, false), nil
+			},
+		},
+	}
+}
+
+// noCluster is Salt's answer on a master that is in no cluster.
+func noCluster() wire.Map {
+	return wire.Map{
+		{Key: "status", Value: "skipped"}, {Key: "reason", Value: "no cluster_id configured; this master is not a cluster member"},
+	}
+}
+
+func syncRoots(ctx context.Context, c *Call, s RootsSync) (any, error) {
+	if !s.Clustered() {
+		return noCluster(), nil
+	}
+	req := RootsRequest{
+		Roots: c.Text("roots"), Saltenv: c.Text("saltenv"), Force: c.True("force"), Test: c.True("test"),
+	}
+	bar := &rootsBar{by: make(map[string]RootsProgress)}
+	type outcome struct {
+		views []RootsView
+		err   error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		views, err := s.SyncRoots(ctx, req, bar.set)
+		done <- outcome{views, err}
+	}()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if line := bar.line(); line != "" {
+				c.Meter(line)
+			}
+		case o := <-done:
+			c.Meter("")
+			if o.err != nil {
+				if len(o.views) > 0 { // what was done before must not be lost
+					c.Print(syncText(o.views, req.Test))
+				}
+				return nil, o.err
+			}
+			c.Show(syncText(o.views, req.Test))
+			return rootsMap(o.views, true), nil
+		}
+	}
+}
+
+// rootsBar puts the progress of all masters into one line.
+type rootsBar struct {
+	mu sync.Mutex // guards by
+	by map[string]RootsProgress
+}
+
+func (b *rootsBar) set(p RootsProgress) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.by[p.Tree+"\x00"+p.Peer] = p
+}
+
+const barWidth = 30
+
+func (b *rootsBar) line() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var sum RootsProgress
+	busy := 0
+	for _, p := range b.by {
+		sum.Tree = p.Tree
+		sum.Bytes += p.Bytes
+		sum.BytesTotal += p.BytesTotal
+		sum.Items += p.Items
+		sum.ItemsTotal += p.ItemsTotal
+		if p.Bytes < p.BytesTotal {
+			busy++
+		}
+	}
+	if sum.BytesTotal <= 0 {
+		return ""
+	}
+	full := int(barWidth * min(sum.Bytes, sum.BytesTotal) / sum.BytesTotal)
+	bar := make([]byte, barWidth)
+	for i := range bar {
+		bar[i] = '-'
+		if i < full {
+			bar[i] = '#'
+		}
+	}
+	return fmt.Sprintf("[%s] %3d%%  %s of %s, %d of %d files, %d masters fetching", bar, 100*min(sum.Bytes, sum.BytesTotal)/sum.BytesTotal,
+		byteText(sum.Bytes), byteText(sum.BytesTotal), sum.Items, sum.ItemsTotal, busy)
+}
+
+// result is the word for how it went on a master.
+func (p *RootsPeer) result() string {
+	switch {
+	case p.Away:
+		return "away"
+	case p.Error != "":
+		return "failed"
+	case p.Source:
+		return "source"
+	case p.Drifted > 0:
+		return "drift"
+	case p.Behind:
+		return "behind"
+	}
+	return "ok"
+}
+
+// rootsMap is what scripts read. The retcode is 1 when a master that could be reached has failed.
+func rootsMap(views []RootsView, synced bool) wire.Map {
+	out, retcode := wire.Map{}, int64(0)
+	for _, v := range views {
+		tree := wire.Map{{Key: "head", Value: int64(v.Head)}}
+		if synced {
+			tree = append(tree, wire.Map{
+				{Key: "published", Value: v.Published}, {Key: "items", Value: int64(v.Items)}, {Key: "bytes", Value: v.Bytes},
+			}...)
+		}
+		if v.Source != "" {
+			tree = append(tree, wire.Pair{Key: "source", Value: v.Source}, wire.Pair{Key: "at", Value: v.At.UTC().Format(time.RFC3339)})
+		}
+		peers := wire.Map{}
+		for i := range v.Peers {
+			p := &v.Peers[i]
+			if p.result() == "failed" {
+				retcode = 1
+			}
+			one := wire.Map{{Key: "result", Value: p.result()}, {Key: "head", Value: int64(p.Head)}}
+			if synced {
+				one = append(one, wire.Map{
+					{Key: "added", Value: int64(p.Added)}, {Key: "changed", Value: int64(p.Changed)}, {Key: "deleted", Value: int64(p.Deleted)},
+					{Key: "bytes", Value: p.Bytes}, {Key: "seconds", Value: float64(int64(p.Seconds*1000)) / 1000},
+				}...)
+			} else {
+				one = append(one, wire.Pair{Key: "behind", Value: p.Behind})
+			}
+			drift := []any{}
+			for _, d := range p.Drift {
+				drift = append(drift, wire.Map{{Key: "what", Value: d.What}, {Key: "item", Value: d.Item}})
+			}
+			one = append(one, wire.Pair{Key: "drifted", Value: int64(p.Drifted)}, wire.Pair{Key: "drift", Value: drift})
+			for _, l := range []struct {
+				key  string
+				list []string
+			}{{"changes", p.Changes}, {"kept_in", p.KeptIn}, {"missing_roots", p.Missing}, {"skipped", p.Skipped}} {
+				if len(l.list) > 0 {
+					one = append(one, wire.Pair{Key: l.key, Value: texts(l.list)})
+				}
+			}
+			if p.Error != "" {
+				one = append(one, wire.Pair{Key: "error", Value: p.Error})
+			}
+			peers = append(peers, wire.Pair{Key: p.ID, Value: one})
+		}
+		out = append(out, wire.Pair{Key: v.Tree, Value: append(tree, wire.Pair{Key: "peers", Value: peers})})
+	}
+	return append(out, wire.Pair{Key: "retcode", Value: retcode})
+}
