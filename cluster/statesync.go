@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"clustermaster/cluster/clusterpb"
@@ -25,6 +26,9 @@ func (s SyncState) Percent() float64 {
 	}
 	return min(100, 100*float64(s.Bytes)/float64(s.BytesTotal))
 }
+
+// InRing says whether this master holds a share of the data: it founded the cluster, or its join is complete.
+func (n *Node) InRing() bool { return slices.Contains(n.state.Ring().Members, n.self.Node) }
 
 // syncState is this master's own.
 func (n *Node) syncState() SyncState {

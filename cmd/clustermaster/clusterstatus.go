@@ -38,7 +38,7 @@ func (s clusterStatus) View(ctx context.Context) (runner.ClusterView, error) {
 	for _, m := range members {
 		p := runner.PeerView{
 			ID: m.ID, Addr: m.Addr, Version: m.Version, State: stateOf(m), Voter: m.Voter, Reachable: m.Reachable, Serving: m.Serving, Ready: m.Ready,
-			Lag: head - min(head, m.Applied), LastContact: -1,
+			Lag: head - min(head, m.Applied), LastContact: -1, More: rootsMore(m),
 		}
 		if !m.LastContact.IsZero() {
 			p.LastContact = time.Since(m.LastContact)
@@ -56,6 +56,8 @@ func stateOf(m cluster.Member) string {
 	switch {
 	case !m.Reachable:
 		return "unreachable"
+	case !m.Serving && m.Sync.Joining:
+		return "syncing"
 	case !m.Serving:
 		return "joining"
 	case m.Draining:

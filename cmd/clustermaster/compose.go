@@ -30,6 +30,7 @@ import (
 	"clustermaster/pillar"
 	"clustermaster/render"
 	"clustermaster/ringstore"
+	"clustermaster/statesync"
 	"clustermaster/transport/minion"
 	"clustermaster/transport/peer"
 	"clustermaster/wire"
@@ -47,6 +48,7 @@ type rooms struct {
 	node   *cluster.Node
 	keys   *keystore.Store
 	export *keystore.Exporter
+	roots  *statesync.Store // nil when stand-alone
 	store  *ringstore.Store
 	jobs   *jobcache.Cache
 	data   *miniondata.Data
@@ -58,6 +60,7 @@ type rooms struct {
 	pillar *pillar.Compiler
 	files  *fileserver.Server // file_roots
 	render *render.Renderer
+	items  *fileserver.Server // pillar_roots
 	tells  *operators
 	sock   *operator.Server
 }
@@ -98,6 +101,7 @@ func (r *rooms) openCluster(found bool) error {
 		IsolatedServe:  time.Duration(o.ClusterIsolatedServeSeconds) * time.Second,
 		PublishSession: o.PublishSession, KeySize: o.KeySize, KeyPass: o.KeyPass.Reveal(),
 		ClusterKeyFiles: []string{filepath.Join(o.PkiDir, o.ID+".pem"), filepath.Join(o.PkiDir, "master.pem")},
+		StateSync:       r.syncState,
 		OnFounded:       func(ctx context.Context, n *cluster.Node) error { return r.importKeys(ctx) },
 	}
 	var port cluster.PeerPort // nil stays nil
@@ -165,7 +169,7 @@ func (r *rooms) openStores() error {
 		return err
 	}
 	r.node.OnApply(r.export.Follow)
-	return nil
+	return r.openRoots()
 }
 
 // openMaster joins what answers minions.
@@ -204,6 +208,7 @@ func (r *rooms) openMaster() error {
 		r.port.RegisterRPC(r.rpc)
 		r.node.RegisterRPC(r.rpc)
 		r.store.RegisterRPC(r.rpc)
+		r.roots.RegisterRPC(r.rpc)
 		r.mesh.RegisterRPC(r.rpc)
 		r.mast.RegisterRPC(r.rpc)
 	}
@@ -261,6 +266,9 @@ func (r *rooms) run(ctx context.Context) error {
 	upper.Go(func() error { return r.node.Run(uctx) })
 	upper.Go(func() error { return r.mesh.Run(uctx) })
 	upper.Go(func() error { return r.export.Run(uctx) })
+	if r.roots != nil {
+		upper.Go(func() error { return r.roots.Run(uctx) })
+	}
 	upper.Go(func() error { return r.sock.Serve(uctx) })
 	upper.Go(func() error { return r.serveHealth(uctx) })
 	upper.Go(func() error { return r.serveMinions(uctx) })

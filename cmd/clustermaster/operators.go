@@ -58,7 +58,7 @@ func newOperators(r *rooms) (*operators, error) {
 	var registry *runner.Registry
 	registry, err = runner.NewRegistry(
 		runner.Cluster(clusterStatus{r}), runner.Orders(clusterOrders{r.node}), runner.Rescue(r.node), runner.Backups(clusterBackups{r}),
-		runner.SaltCluster(o.ID),
+		runner.SaltCluster(o.ID), runner.Roots(rootsSync{r}),
 		runner.Jobs(runner.JobsDeps{Jobs: jobReader{r.jobs}, Minions: t, Running: func() []wire.Map { return t.runners.Running() }}),
 		runner.Manage(runner.ManageDeps{Minions: t, Keys: t, Version: saltVersion}),
 		runner.CacheFamily(cached{r}, t),

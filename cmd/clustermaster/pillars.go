@@ -63,13 +63,13 @@ func (r *rooms) openPillars() error {
 	for _, e := range o.PillarRoots {
 		roots.Roots = append(roots.Roots, fileserver.Env{Name: e.Name, Roots: e.Dirs})
 	}
-	files, err := fileserver.New(roots, r.log, nil)
-	if err != nil {
+	var err error
+	if r.items, err = fileserver.New(roots, r.log, nil); err != nil {
 		return err
 	}
 	r.render = newRenderer(o, r.log, r.reg)
 	r.pillar = pillar.New(pillar.Deps{
-		Files: pillarFiles{files}, Renderer: r.render, Functions: modules.New(r.moduleDeps()), Kept: keptPillars{r.data},
+		Files: pillarFiles{r.items}, Renderer: r.render, Functions: modules.New(r.moduleDeps()), Kept: keptPillars{r.data},
 		Matches: func(ctx context.Context, compound any) ([]string, error) {
 			found, err := target.Match(ctx, "compound", compound, "", targets{r}, true)
 			return found.Minions, err
