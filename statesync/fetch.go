@@ -233,8 +233,10 @@ func (s *Store) fetch(ctx context.Context, node string, batch []need, count func
 		}
 		s.met.fetched.Add(float64(len(p.GetData())))
 		count(int64(len(p.GetData())))
-		if err := s.fault("fetched"); err != nil {
-			return append(left, batch[at:]...), err
+		if len(p.GetData()) > 0 {
+			if err := s.fault("fetched"); err != nil {
+				return append(left, batch[at:]...), err
+			}
 		}
 		if !p.GetEnd() {
 			continue

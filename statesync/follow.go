@@ -56,7 +56,7 @@ func (s *Store) follow(ctx context.Context, t *treeState) {
 		t.setTrouble("")
 		return
 	}
-	t.pause = min(max(s.opts.Tick, t.pause*2), longestPause)
+	t.pause = min(max(s.opts.Tick/8, t.pause*2), longestPause)
 	t.retryAt = time.Now().Add(t.pause)
 	if t.setTrouble(err.Error()) {
 		s.log.Warn("roots are behind; trying again", "tree", t.tree.String(), "err", err)

@@ -39,7 +39,7 @@ func (s *Store) copyAsJoiner(ctx context.Context, t *treeState, p *progress) err
 			return err
 		}
 	}
-	return s.copyLive(ctx, t, head, append([]string{leader}, s.sources(leader)...), p)
+	return s.copyLive(ctx, t, head, leader, p)
 }
 
 // findClean says whether a member's roots are as the head has them.
@@ -73,9 +73,9 @@ func (s *Store) findClean(ctx context.Context, tree Tree, head Head) (bool, erro
 	return false, nil
 }
 
-// copyLive copies the roots of the first of the nodes that has its own. Where nobody has, they share a file system, and
-// there is nothing to copy. A joiner whose own option says so too does not wait for those that can't be asked.
-func (s *Store) copyLive(ctx context.Context, t *treeState, head Head, from []string, p *progress) error {
+// copyLive copies the leader's roots as they are; where those are not its own, those of the first other member whose
+// are. Where nobody has its own, they share a file system and there is nothing to copy.
+func (s *Store) copyLive(ctx context.Context, t *treeState, head Head, leader string, p *progress) error {
 	var base *Manifest
 	if head.Seq > 0 {
 		var err error
@@ -83,41 +83,49 @@ func (s *Store) copyLive(ctx context.Context, t *treeState, head Head, from []st
 			return err
 		}
 	}
-	shared := 0
-	var failed []error
-	for i, node := range from {
-		if node == s.peers.Self() || i > 0 && node == from[0] || !s.peers.Alive(node) {
-			continue
-		}
-		began := time.Now()
-		r, err := s.remote(node)
-		if err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		sum, size, err := r.live(ctx, t.tree)
-		if status.Code(err) == codes.FailedPrecondition {
-			shared++
-			continue
-		}
-		if err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		want, err := s.hold(ctx, t, sum, size, s.sources(node), p)
-		if err != nil {
-			return fmt.Errorf("copy the roots of %s: %w", idOf(node), err)
-		}
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		head.Tree = t.tree
-		_, err = s.apply(ctx, t, goal{want: want, sum: sum, source: idOf(node), head: head, base: base}, began)
-		return err
-	}
-	if shared > 0 && (len(failed) == 0 || !s.opts.Isolated) {
+	began := time.Now()
+	node, sum, size, err := s.askLive(ctx, t.tree, leader)
+	if errors.Is(err, errNotOwn) {
 		return s.markCopied(t)
 	}
-	return errors.Join(append([]error{errNobody}, failed...)...)
+	if err != nil {
+		return err
+	}
+	want, err := s.hold(ctx, t, sum, size, s.sources(node), p)
+	if err != nil {
+		return fmt.Errorf("copy the roots of %s: %w", idOf(node), err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	head.Tree = t.tree
+	_, err = s.apply(ctx, t, goal{want: want, sum: sum, source: idOf(node), head: head, base: base}, began)
+	return err
+}
+
+// askLive finds the master whose roots a joiner copies. errNotOwn: there is none, the roots are shared.
+func (s *Store) askLive(ctx context.Context, tree Tree, leader string) (node string, sum Sum, size int64, err error) {
+	var failed []error
+	for _, node := range s.sources(leader) {
+		var r *remote
+		if !s.peers.Alive(node) {
+			err = fmt.Errorf("%s: not reachable", idOf(node))
+		} else if r, err = s.remote(node); err == nil {
+			sum, size, err = r.live(ctx, tree)
+		}
+		switch {
+		case err == nil:
+			return node, sum, size, nil
+		case status.Code(err) == codes.FailedPrecondition:
+		case node == leader:
+			return "", Sum{}, 0, fmt.Errorf("%w: %w", errNobody, err) // it is back soon, or another one leads
+		case status.Code(err) != codes.Unavailable:
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > 0 && s.opts.Isolated {
+		return "", Sum{}, 0, errors.Join(append([]error{errNobody}, failed...)...)
+	}
+	return "", Sum{}, 0, errNotOwn
 }
 
 // markCopied records that this master needs no copy any more.

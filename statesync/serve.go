@@ -33,6 +33,9 @@ type service struct {
 // errNotOwn says that a master's roots are shared with others.
 var errNotOwn = errors.New("the roots of this master are not its own alone: set cluster_isolated_filesystem to True where each master has roots of its own; where they share a file system there is nothing to sync")
 
+// errCopying says that a master has not got its own roots yet.
+var errCopying = errors.New("this master is still copying its roots from another one; run the command there, or later")
+
 // code gives an error its way over the wire; the text is what the other side shows.
 func code(err error) error {
 	switch {
@@ -40,6 +43,8 @@ func code(err error) error {
 		return nil
 	case errors.Is(err, errNotOwn):
 		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, errCopying):
+		return status.Error(codes.Unavailable, err.Error())
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
 	}
@@ -243,12 +248,18 @@ func (v *service) Live(r *syncpb.LiveRequest, stream grpc.ServerStreamingServer[
 	return v.work(stream, func(ctx context.Context, _ *progress) (*syncpb.Step, error) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
+		if !t.rec.copied {
+			return nil, errCopying
+		}
 		m, err := v.s.capture(ctx, t.tree, "", true, t.rec.manifest, &Report{})
 		if err != nil {
 			return nil, err
 		}
 		b := m.Encode()
 		sum, err := v.s.blobs.put(b)
+		if err == nil {
+			err = v.s.blobs.flush()
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -116,7 +116,7 @@ func (o *outing) take(ctx context.Context, own *Report) error {
 	rec := o.t.rec
 	head, ok := o.heads.Head(o.t.tree)
 	if !rec.copied {
-		return errors.New("this master is still copying its roots from another one; run the command there, or later")
+		return errCopying
 	}
 	if ok && !rec.head.is(head) && !o.req.Force {
 		text := fmt.Sprintf("this master has head %d, and head %d was published by %s: run the command there, or here once this master has caught up; force=True publishes the roots of this master as they are", rec.head.Seq, head.Seq, head.Source)
