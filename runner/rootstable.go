@@ -118,19 +118,15 @@ func grid(b *strings.Builder, rows [][]string, left int) {
 		}
 	}
 	for _, row := range rows {
-		b.WriteString(" ")
 		for i, cell := range row {
 			pad := strings.Repeat(" ", width[i]-len(cell))
-			switch {
-			case i >= left:
-				b.WriteString(" " + pad + cell + " ")
-			case i == len(row)-1:
-				b.WriteString(" " + cell)
-			default:
-				b.WriteString(" " + cell + pad + " ")
+			if i < left {
+				row[i] = cell + pad
+			} else {
+				row[i] = pad + cell
 			}
 		}
-		b.WriteByte('\n')
+		b.WriteString("  " + strings.TrimRight(strings.Join(row, "  "), " ") + "\n")
 	}
 }
 
