@@ -6,5 +6,5 @@
 // Does not: check who asks (package master), distribute roots to other masters (package statesync), or know other backends.
 //
 // Guarantee: nothing outside a root is served but through a link in it, and that only with fileserver_followsymlinks; only
-// regular files are read; a changed file has its new hash at once, and is in lists after fileserver_list_cache_time at the latest.
+// regular files are read; a changed file has its new hash at once, and lists follow within a second; a file is hashed once per change, however many minions ask.
 package fileserver

@@ -58,6 +58,7 @@ func (s *Server) sum(ctx context.Context, f found) (string, error) {
 			return "", fmt.Errorf("hash %s: %w", f.path, err)
 		}
 	}
+	s.hashed.Inc()
 	sum := hex.EncodeToString(h.Sum(nil))
 	after, err := file.Stat()
 	if err != nil || !after.ModTime().Equal(info.ModTime()) || after.Size() != info.Size() || time.Since(info.ModTime()) < settled {
@@ -74,6 +75,15 @@ func (s *Server) sum(ctx context.Context, f found) (string, error) {
 	}
 	s.hashes[f.path] = hashed{mtime: info.ModTime(), size: info.Size(), sum: sum}
 	return sum, nil
+}
+
+// ClearHashes forgets all hashes and returns how many there were.
+func (s *Server) ClearHashes() int {
+	s.hashMu.Lock()
+	defer s.hashMu.Unlock()
+	n := len(s.hashes)
+	clear(s.hashes)
+	return n
 }
 
 // open opens a regular file. What has become something else since it was found (a pipe would block) is not opened.

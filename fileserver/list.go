@@ -19,9 +19,43 @@ type lists struct {
 
 // listing is the cached lists of one environment; who comes while they are made waits.
 type listing struct {
-	mu   sync.Mutex
-	made time.Time
-	l    *lists
+	mu      sync.Mutex
+	made    time.Time
+	checked time.Time
+	l       *lists
+	stamps  []stamp
+}
+
+// stamp is a folder as it was when it was listed. A name that comes or goes changes its folder's time.
+type stamp struct {
+	dir  string
+	info os.FileInfo
+}
+
+// Ages of lists: they are looked at again after checkAfter, and made anew when a folder has changed or after maxAge, for a link's
+// target may change without a trace in its folder.
+const (
+	checkAfter = 500 * time.Millisecond
+	maxAge     = 20 * time.Second
+)
+
+// fresh reports whether nothing has changed since the lists were made. A folder that changed shortly before is not to be told from one
+// that changed again since.
+func (e *listing) fresh(now time.Time) bool {
+	if e.l == nil || now.Sub(e.made) >= maxAge {
+		return false
+	}
+	if now.Sub(e.checked) < checkAfter {
+		return true
+	}
+	for _, s := range e.stamps {
+		info, err := os.Stat(s.dir)
+		if err != nil || !os.SameFile(info, s.info) || !info.ModTime().Equal(s.info.ModTime()) || e.made.Sub(info.ModTime()) < settled {
+			return false
+		}
+	}
+	e.checked = now
+	return true
 }
 
 // of returns the lists of an environment.
@@ -42,7 +76,8 @@ func (s *Server) of(env string) *lists {
 	s.mu.Unlock()
 	entry.mu.Lock()
 	defer entry.mu.Unlock()
-	if entry.l == nil || time.Since(entry.made) >= s.opts.ListCacheTime {
+	now := time.Now()
+	if !entry.fresh(now) {
 		w := walker{s: s, files: set{}, dirs: set{}, empty: set{}, links: make(map[string]string)}
 		for _, root := range roots {
 			w.root, w.realRoot = root, root
@@ -54,21 +89,24 @@ func (s *Server) of(env string) *lists {
 		if w.full {
 			s.log.Warn("file list cut off: too many files or folders too deep; split the environment", "env", env, "n", w.n)
 		}
-		entry.made, entry.l = time.Now(), w.lists()
+		s.walks.Inc()
+		entry.made, entry.checked, entry.l, entry.stamps = now, now, w.lists(), w.stamps
 	}
 	return entry.l
 }
 
-// ClearListCache drops the cached lists, as salt-run fileserver.clear_file_list_cache does, and names the environments that had
-// some.
-func (s *Server) ClearListCache() []string {
+// ClearListCache drops the cached lists of an environment, "" for all, as salt-run fileserver.clear_file_list_cache does, and names the
+// environments that had some.
+func (s *Server) ClearListCache(env string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]string, 0, len(s.lists))
-	for env := range s.lists {
-		out = append(out, env)
+	var out []string
+	for name := range s.lists {
+		if env == "" || name == env {
+			out = append(out, name)
+			delete(s.lists, name)
+		}
 	}
-	clear(s.lists)
 	slices.Sort(out)
 	return out
 }
@@ -127,6 +165,7 @@ type walker struct {
 	root, realRoot     string
 	files, dirs, empty set
 	links              map[string]string
+	stamps             []stamp
 	n                  int
 	full               bool
 }
@@ -154,6 +193,7 @@ func (w *walker) walk(dir, rel string, above []os.FileInfo) {
 	if err != nil || slices.ContainsFunc(above, func(a os.FileInfo) bool { return os.SameFile(a, self) }) {
 		return
 	}
+	w.stamps = append(w.stamps, stamp{dir, self})
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"clustermaster/wire"
 )
 
 // List returns the sorted paths of an environment's files. It is not written to.
@@ -11,6 +13,17 @@ func (s *Server) List(env string) []string { return s.of(env).files }
 
 // Dirs returns the sorted paths of an environment's folders. It is not written to.
 func (s *Server) Dirs(env string) []string { return s.of(env).dirs }
+
+// EmptyDirs returns the sorted paths of an environment's empty folders. It is not written to.
+func (s *Server) EmptyDirs(env string) []string { return s.of(env).emptyDirs }
+
+// Links returns an environment's links and their texts. It is not written to.
+func (s *Server) Links(env string) wire.Map {
+	if l := s.of(env).links; l != nil {
+		return l
+	}
+	return wire.Map{}
+}
 
 // maxRead bounds what Read returns, in bytes.
 const maxRead = 64 << 20

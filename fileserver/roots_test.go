@@ -82,7 +82,7 @@ func (g *golden) server(t testing.TB, root, variant string) *Server {
 		Roots: []Env{
 			{"base", []string{root + "/one", root + "/two"}}, {"dev", []string{root + "/dev"}}, {anyEnv, []string{root + "/any___env__"}},
 		},
-		FollowSymlinks: true, BufferSize: 4, ListCacheTime: time.Hour,
+		FollowSymlinks: true, BufferSize: 4,
 	}
 	for option, v := range g.Variants[variant] {
 		switch option {
@@ -328,26 +328,77 @@ func TestHashFollowsChanges(t *testing.T) {
 	}
 }
 
-func TestListsAreCachedAndCleared(t *testing.T) {
+// TestListsFollowTheDisk: lists are made again when a folder has changed, and only then.
+func TestListsFollowTheDisk(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	s, err := New(Options{Roots: []Env{{"base", []string{root}}}, ListCacheTime: time.Hour}, nil, nil)
+	s, err := New(Options{Roots: []Env{{"base", []string{root}}}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(root, "a"), "")
-	if got := s.of("base").files; !slices.Equal(got, []string{"a"}) {
-		t.Fatalf("got %v", got)
+	write(t, filepath.Join(root, "d", "a"), "")
+	old := time.Now().Add(-time.Minute)
+	age := func() {
+		for _, dir := range []string{root, filepath.Join(root, "d")} {
+			if err := os.Chtimes(dir, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.ClearListCache("")
 	}
-	write(t, filepath.Join(root, "b"), "")
-	if got := s.of("base").files; !slices.Equal(got, []string{"a"}) {
-		t.Errorf("got %v from the cache", got)
+	later := func() { s.lists["base"].checked = time.Time{} }
+	age()
+	first := s.of("base")
+	if later(); s.of("base") != first {
+		t.Error("listed again although nothing changed")
 	}
-	if got := s.ClearListCache(); !slices.Equal(got, []string{"base"}) {
+	write(t, filepath.Join(root, "d", "b"), "")
+	if later(); !slices.Equal(s.of("base").files, []string{"d/a", "d/b"}) {
+		t.Errorf("got %v after a file came", s.of("base").files)
+	}
+	age()
+	s.of("base")
+	if err := os.Remove(filepath.Join(root, "d", "a")); err != nil {
+		t.Fatal(err)
+	}
+	if later(); !slices.Equal(s.of("base").files, []string{"d/b"}) {
+		t.Errorf("got %v after a file went", s.of("base").files)
+	}
+	if got := s.ClearListCache("nosuch"); len(got) != 0 {
 		t.Errorf("cleared %v", got)
 	}
-	if got := s.of("base").files; !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("got %v after clearing", got)
+	if got := s.ClearListCache("base"); !slices.Equal(got, []string{"base"}) {
+		t.Errorf("cleared %v", got)
+	}
+}
+
+// TestLook tells what came, went and changed.
+func TestLook(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	s, err := New(Options{Roots: []Env{{"base", []string{root}}}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b, c := filepath.Join(root, "a"), filepath.Join(root, "b"), filepath.Join(root, "c")
+	write(t, a, "1")
+	write(t, b, "1")
+	if got, err := s.Look(t.Context()); err != nil || got.Added != nil {
+		t.Fatalf("first look: %v %v", got, err)
+	}
+	if err := os.Remove(a); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(b, time.Now(), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, c, "1")
+	got, err := s.Look(t.Context())
+	if err != nil || !slices.Equal(got.Added, []string{c}) || !slices.Equal(got.Removed, []string{a}) || !slices.Equal(got.Changed, []string{b}) {
+		t.Errorf("%v %v", got, err)
+	}
+	if v, _ := got.Data().Get("changed"); v != true {
+		t.Error(got.Data())
 	}
 }
 

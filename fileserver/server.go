@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -36,7 +35,6 @@ type Options struct {
 	IgnoreSymlinks bool          // fileserver_ignoresymlinks
 	HashType       string        // hash_type; "" is sha256
 	BufferSize     int           // file_buffer_size in bytes; 0 is 1 MiB
-	ListCacheTime  time.Duration // fileserver_list_cache_time; Salt's default is 20 s
 }
 
 // StagingDir is the folder in a root where contents for it are prepared and replaced ones kept (package statesync). Nothing below
@@ -69,11 +67,16 @@ type Server struct {
 	mu    sync.Mutex // guards lists
 	lists map[string]*listing
 
+	lookMu sync.Mutex        // guards seen
+	seen   map[string]string // path to time of the last look
+
 	hashMu sync.Mutex // guards hashes
 	hashes map[string]hashed
 
 	served prometheus.Counter
 	bytes  prometheus.Counter
+	walks  prometheus.Counter
+	hashed prometheus.Counter
 }
 
 // New makes a file server. It fails on an unknown hash_type and on expressions that don't compile.
@@ -95,6 +98,12 @@ func New(o Options, log *slog.Logger, reg prometheus.Registerer) (*Server, error
 		}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_fileserver_sent_bytes_total", Help: "Bytes of files sent to minions, before compression.",
+		}),
+		walks: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_fileserver_walks_total", Help: "Times that an environment's files were listed on disk.",
+		}),
+		hashed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_fileserver_hashed_files_total", Help: "Files that were hashed: once per change.",
 		}),
 	}
 	switch o.HashType {
@@ -121,7 +130,7 @@ func New(o Options, log *slog.Logger, reg prometheus.Registerer) (*Server, error
 		s.ignore = append(s.ignore, test)
 	}
 	if reg != nil {
-		reg.MustRegister(s.served, s.bytes)
+		reg.MustRegister(s.served, s.bytes, s.walks, s.hashed)
 	}
 	return s, nil
 }

@@ -209,6 +209,22 @@ func (d *Data) Drop(ctx context.Context, id string, keepMine bool) error {
 	return d.remove(ctx, id, "", func(name string) bool { return !keepMine || !strings.HasPrefix(name, minePrefix) })
 }
 
+// DropGrains removes a minion's grains.
+func (d *Data) DropGrains(ctx context.Context, id string) error {
+	if id == "" {
+		return ErrNoID
+	}
+	return d.remove(ctx, id, grainsName, nil)
+}
+
+// DropPillar removes a minion's pillars, those of all pillarenvs.
+func (d *Data) DropPillar(ctx context.Context, id string) error {
+	if id == "" {
+		return ErrNoID
+	}
+	return d.remove(ctx, id, pillarName, nil)
+}
+
 // remove deletes the records of a minion whose names begin with prefix and that pick (nil: all) wants gone.
 func (d *Data) remove(ctx context.Context, id, prefix string, pick func(name string) bool) error {
 	list, err := d.store.List(ctx, ringstore.SpaceMinions, id, prefix)

@@ -20,6 +20,7 @@ type topTarget struct {
 	matcher string
 	badType any // a match type that is no text
 	order   int
+	matches []any // the maps of the list that hold match, as they stand there
 	sls     []string
 }
 
@@ -44,6 +45,22 @@ func (p *compilation) top(ctx context.Context) []topEnv {
 		return nil
 	}
 	return merged
+}
+
+// Top returns the merged top file as a request would see it, environment to target to list, and what is wrong with it.
+func (c *Compiler) Top(ctx context.Context, r Request) (wire.Map, []string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
+	defer cancel()
+	p := c.newCompilation(r)
+	out := wire.Map{}
+	for _, e := range p.top(ctx) {
+		targets := make(wire.Map, len(e.targets))
+		for i, t := range e.targets {
+			targets[i] = wire.Pair{Key: t.target, Value: append(slices.Clone(t.matches), anyTexts(t.sls)...)}
+		}
+		out = append(out, wire.Pair{Key: e.env, Value: targets})
+	}
+	return out, p.errors, ctx.Err()
 }
 
 // topEnvs are the environments whose top file counts.
@@ -220,6 +237,7 @@ func (p *compilation) target(env string, pair wire.Pair) (topTarget, error) {
 			}
 		case wire.Map:
 			if m, ok := c.Get("match"); ok {
+				t.matches = append(t.matches, c)
 				var isText bool
 				if t.matcher, isText = m.(string); !isText {
 					t.badType = m

@@ -15,6 +15,48 @@ type MinionData interface {
 	Mine(ctx context.Context, id string) (wire.Map, bool, error)
 }
 
+// MinionForgetter removes what is kept of a minion.
+type MinionForgetter interface {
+	DropGrains(ctx context.Context, id string) error
+	DropPillar(ctx context.Context, id string) error
+	FlushMine(ctx context.Context, id string) error
+	DeleteMine(ctx context.Context, id, fun string) error
+}
+
+// CacheClearing is the part of the family cache that removes.
+func CacheClearing(data MinionForgetter, targets Resolver) []Function {
+	clear := func(name, what string, params []Param, drops ...func(ctx context.Context, c *Call, id string) error) Function {
+		return Function{
+			Name: "cache." + name, Params: append([]Param{Opt("tgt", nil), Opt("tgt_type", "glob")}, params...),
+			Doc: "Remove the cached " + what + " of minions.\n\nExample:\n\n    salt-run cache." + name + " 'web*'",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				if !c.Given("tgt") {
+					return false, nil
+				}
+				return true, eachTarget(ctx, c, targets, c.Arg("tgt"), c.Text("tgt_type"), func(id string) error {
+					for _, drop := range drops {
+						if err := drop(ctx, c, id); err != nil {
+							return fmt.Errorf("clear cache of minion %s: %w", id, err)
+						}
+					}
+					return nil
+				})
+			},
+		}
+	}
+	grains := func(ctx context.Context, _ *Call, id string) error { return data.DropGrains(ctx, id) }
+	pillar := func(ctx context.Context, _ *Call, id string) error { return data.DropPillar(ctx, id) }
+	mine := func(ctx context.Context, _ *Call, id string) error { return data.FlushMine(ctx, id) }
+	one := func(ctx context.Context, c *Call, id string) error {
+		return data.DeleteMine(ctx, id, c.Text("clear_mine_func_flag"))
+	}
+	return []Function{
+		clear("clear_grains", "grains", nil, grains), clear("clear_pillar", "pillar", nil, pillar), clear("clear_mine", "mine", nil, mine),
+		clear("clear_mine_func", "value of one mine function", []Param{Need("clear_mine_func_flag")}, one),
+		clear("clear_all", "grains, pillar and mine", nil, grains, pillar, mine),
+	}
+}
+
 // Resolver finds the accepted minions that a target means, sorted. incomplete is not empty if some may be missing; it says what of their data could not
 // be read.
 type Resolver interface {

@@ -136,7 +136,7 @@ func wireValue(v any) any {
 func fileOptions(o *config.Options) fileserver.Options {
 	f := fileserver.Options{
 		IgnoreRegex: o.FileIgnoreRegex, IgnoreGlob: o.FileIgnoreGlob, FollowSymlinks: o.FileserverFollowSymlinks,
-		IgnoreSymlinks: o.FileserverIgnoreSymlinks, HashType: o.HashType, BufferSize: o.FileBufferSize, ListCacheTime: 20 * time.Second,
+		IgnoreSymlinks: o.FileserverIgnoreSymlinks, HashType: o.HashType, BufferSize: o.FileBufferSize,
 	}
 	for _, e := range o.FileRoots {
 		f.Roots = append(f.Roots, fileserver.Env{Name: e.Name, Roots: e.Dirs})

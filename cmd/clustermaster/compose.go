@@ -265,6 +265,9 @@ func (r *rooms) run(ctx context.Context) error {
 	})
 	upper.Go(func() error { return r.node.Run(uctx) })
 	upper.Go(func() error { return r.mesh.Run(uctx) })
+	if r.opts.Extra["fileserver_events"] == true {
+		upper.Go(func() error { return r.files.Watch(uctx, time.Minute, r.fileChanges) })
+	}
 	upper.Go(func() error { return r.export.Run(uctx) })
 	if r.roots != nil {
 		upper.Go(func() error { return r.roots.Run(uctx) })

@@ -48,3 +48,29 @@ func (r *rooms) moduleDeps() modules.Deps {
 		Version: saltVersion, HashType: o.HashType, Log: r.log.With("component", "modules"),
 	}
 }
+
+// servedFiles are file_roots as the runner fileserver sees them.
+type servedFiles struct{ r *rooms }
+
+func (f servedFiles) Envs() []string                     { return f.r.files.Envs() }
+func (f servedFiles) List(env string) []string           { return f.r.files.List(env) }
+func (f servedFiles) Dirs(env string) []string           { return f.r.files.Dirs(env) }
+func (f servedFiles) EmptyDirs(env string) []string      { return f.r.files.EmptyDirs(env) }
+func (f servedFiles) Links(env string) wire.Map          { return f.r.files.Links(env) }
+func (f servedFiles) ClearListCache(env string) []string { return f.r.files.ClearListCache(env) }
+func (f servedFiles) ClearHashes() int                   { return f.r.files.ClearHashes() }
+
+func (f servedFiles) Update(ctx context.Context) error {
+	changes, err := f.r.files.Look(ctx)
+	if err == nil {
+		f.r.fileChanges(changes)
+	}
+	return err
+}
+
+// fileChanges fires the event of an update with fileserver_events.
+func (r *rooms) fileChanges(c fileserver.Changes) {
+	if r.opts.Extra["fileserver_events"] == true {
+		r.bus.Fire("salt/fileserver/roots/update", c.Data())
+	}
+}

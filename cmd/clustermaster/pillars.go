@@ -100,3 +100,52 @@ func pillarOptions(o *config.Options) pillar.Options {
 	}
 	return p
 }
+
+// pillarMaker makes pillars for the operator.
+type pillarMaker struct{ r *rooms }
+
+func (p pillarMaker) request(ctx context.Context, id string, extra wire.Map, saltenv, pillarenv string) (pillar.Request, error) {
+	grains, found, err := p.r.data.Grains(ctx, id)
+	if err != nil {
+		return pillar.Request{}, err
+	}
+	if !found {
+		grains = wire.Map{{Key: "fqdn", Value: id}}
+	}
+	for _, kw := range extra {
+		if name, ok := kw.Key.(string); ok {
+			grains = grains.Set(name, kw.Value)
+		}
+	}
+	return pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv, CleanCache: true}, nil
+}
+
+func (p pillarMaker) MakePillar(ctx context.Context, id string, extra wire.Map, saltenv, pillarenv string) (wire.Map, error) {
+	r, err := p.request(ctx, id, extra, saltenv, pillarenv)
+	if err != nil {
+		return nil, err
+	}
+	made, err := p.r.pillar.Pillar(ctx, r)
+	return made.Pillar, err
+}
+
+func (p pillarMaker) Top(ctx context.Context, id, saltenv string) (wire.Map, []string, error) {
+	r, err := p.request(ctx, id, nil, saltenv, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.r.pillar.Top(ctx, r)
+}
+
+func (p pillarMaker) Kept(ctx context.Context, id, pillarenv string) (wire.Map, bool, error) {
+	return p.r.data.PillarOf(ctx, id, pillarenv)
+}
+
+func (p pillarMaker) Forget(ctx context.Context, id string) error { return p.r.data.DropPillar(ctx, id) }
+
+// mineReader reads mines for the operator.
+type mineReader struct{ r *rooms }
+
+func (m mineReader) MineGet(ctx context.Context, tgt, fun any, tgtType string) (wire.Map, error) {
+	return m.r.mast.MineGet(ctx, "", tgt, fun, tgtType)
+}

@@ -1,0 +1,38 @@
+package runner
+
+import (
+	"context"
+
+	"clustermaster/wire"
+)
+
+// MineReader reads mines as an operator may: all of them.
+type MineReader interface {
+	MineGet(ctx context.Context, tgt, fun any, tgtType string) (wire.Map, error)
+}
+
+// Mine is the family mine.
+func Mine(mines MineReader, asker Asker) []Function {
+	return []Function{
+		{Name: "mine.get", Params: []Param{Need("tgt"), Need("fun"), Opt("tgt_type", "glob")},
+			Doc: "Show mine values: one function gives minion to value, several (with commas) give function to minion to value.\n\nExample:\n\n" +
+				"    salt-run mine.get '*' network.ip_addrs\n    salt-run mine.get 'os:Debian' network.ip_addrs tgt_type=grain",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				return mines.MineGet(ctx, c.Arg("tgt"), c.Arg("fun"), c.Text("tgt_type"))
+			}},
+		{Name: "mine.update", Params: []Param{Need("tgt"), Opt("tgt_type", "glob"), Opt("clear", false), Opt("mine_functions", nil)},
+			Doc: "Have minions send their mine now.\n\nExample:\n\n    salt-run mine.update '*'",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				got, err := asker.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"), Fun: "mine.update", User: c.User, Kwargs: wire.Map{
+					{Key: "clear", Value: c.Arg("clear")}, {Key: "mine_functions", Value: c.Arg("mine_functions")},
+				}})
+				out := wire.Map{}
+				for _, id := range got.Minions {
+					if a, ok := got.Returned[id]; ok {
+						out = append(out, wire.Pair{Key: id, Value: a.Return})
+					}
+				}
+				return out, err
+			}},
+	}
+}

@@ -1,0 +1,91 @@
+package runner
+
+import (
+	"context"
+
+	"clustermaster/wire"
+)
+
+// PillarMaker makes pillars for the operator.
+type PillarMaker interface {
+	// MakePillar makes a minion's pillar anew. Grains nil means those that are kept of it.
+	MakePillar(ctx context.Context, id string, extra wire.Map, saltenv, pillarenv string) (wire.Map, error)
+	// Top is the merged pillar top file, or what is wrong with it.
+	Top(ctx context.Context, id, saltenv string) (top wire.Map, errors []string, err error)
+	// Kept is the pillar that is kept of a minion for a pillarenv.
+	Kept(ctx context.Context, id, pillarenv string) (wire.Map, bool, error)
+	// Forget removes the kept pillars of a minion.
+	Forget(ctx context.Context, id string) error
+}
+
+// Pillar is the family pillar.
+func Pillar(maker PillarMaker, targets Resolver) []Function {
+	return []Function{
+		{Name: "pillar.show_pillar", Params: []Param{Opt("minion", "*")}, VarKwargs: true,
+			Doc: "Make the pillar of a minion and show it. Keywords are grains to make it with; saltenv and pillarenv choose environments.\n\nExample:\n\n" +
+				"    salt-run pillar.show_pillar web1\n    salt-run pillar.show_pillar web1 pillarenv=dev os=Debian",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				saltenv, pillarenv := "base", ""
+				extra := wire.Map{}
+				for _, kw := range c.Kwargs() {
+					switch kw.Key {
+					case "saltenv":
+						saltenv, _ = kw.Value.(string)
+					case "pillarenv":
+						pillarenv, _ = kw.Value.(string)
+					default:
+						extra = append(extra, kw)
+					}
+				}
+				return maker.MakePillar(ctx, c.Text("minion"), extra, saltenv, pillarenv)
+			}},
+		{Name: "pillar.show_top", Params: []Param{Opt("minion", nil), Opt("saltenv", "base")},
+			Doc: "Show the merged top file of the pillar, or the errors of it.\n\nExample:\n\n    salt-run pillar.show_top",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				top, errors, err := maker.Top(ctx, c.Text("minion"), c.Text("saltenv"))
+				if err != nil || len(errors) == 0 {
+					return top, err
+				}
+				list := make([]any, len(errors))
+				for i, e := range errors {
+					list[i] = e
+				}
+				c.Progress(wire.Map{{Key: "data", Value: list}, {Key: "outputter", Value: "nested"}})
+				return list, nil
+			}},
+		{Name: "pillar.show_pillar_cache", Params: []Param{Opt("minion", "*"), Opt("pillarenv", nil)}, VarKwargs: true,
+			Doc: "Show the kept pillars of minions.\n\nExample:\n\n    salt-run pillar.show_pillar_cache 'web*'",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				out := wire.Map{}
+				return out, eachTarget(ctx, c, targets, c.Arg("minion"), "glob", func(id string) error {
+					m, found, err := maker.Kept(ctx, id, c.Text("pillarenv"))
+					if found && len(m) > 0 {
+						out = append(out, wire.Pair{Key: id, Value: m})
+					}
+					return err
+				})
+			}},
+		{Name: "pillar.clear_pillar_cache", Params: []Param{Opt("minion", "*"), Opt("pillarenv", nil)}, VarKwargs: true,
+			Doc: "Forget the kept pillars of minions; they are made anew when asked for.\n\nExample:\n\n    salt-run pillar.clear_pillar_cache 'web*'",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				return true, eachTarget(ctx, c, targets, c.Arg("minion"), "glob", func(id string) error { return maker.Forget(ctx, id) })
+			}},
+	}
+}
+
+// eachTarget calls fn with each minion of a target.
+func eachTarget(ctx context.Context, c *Call, targets Resolver, tgt any, tgtType string, fn func(id string) error) error {
+	ids, incomplete, err := targets.Resolve(ctx, tgtType, tgt)
+	if err != nil {
+		return err
+	}
+	if incomplete != "" {
+		c.Warn(incomplete + untargeted)
+	}
+	for _, id := range ids {
+		if err := fn(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
