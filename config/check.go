@@ -152,8 +152,7 @@ func (l *loader) checkMissing() {
 	}
 	for option, text := range map[string]string{
 		"master_tops": "is not used: only top files assign states here", "schedule": "is not run by this master", "reactor": "is not run by this master",
-		"publisher_acl": "is not used: only root and the master's user may run commands", "peer": "is not used: minions may not publish",
-		"peer_run": "is not used: minions may not call runners",
+		"publisher_acl": "is not used: only root and the master's user may run commands",
 	} {
 		if set(option) {
 			l.warn(option, "%s", text)
@@ -161,9 +160,6 @@ func (l *loader) checkMissing() {
 	}
 	if o.PresenceEvents {
 		l.warn("presence_events", "is not used: no presence events are fired")
-	}
-	if o.FileRecv {
-		l.warn("file_recv", "is not used: files that minions push are refused")
 	}
 	if o.OpenMode {
 		l.warn("open_mode", "every minion that asks is let in, with any key; turn it off as soon as you can")

@@ -39,6 +39,7 @@ type Job struct {
 const (
 	headLoad = "load"
 	headEnd  = "end"
+	peerName = "peer" // the minion that ordered it, in the space of the job
 
 	minionsPrefix = "m/" // then the source, "/" and a hash of the list: lists of one source add up too
 	returnPrefix  = "r/" // then the minion id
@@ -159,6 +160,29 @@ func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return, accoun
 		return false, fmt.Errorf("save return of %s for job %s: %w", id, jid, err)
 	}
 	return res[0].Stored, nil
+}
+
+// SavePeer notes the minion that ordered a job.
+func (c *Cache) SavePeer(ctx context.Context, jid, id string) error {
+	if jid == "" {
+		return ErrNoJID
+	}
+	if _, err := c.store.Write(ctx, jid, c.put(ringstore.SpaceJobs, jid, peerName, []byte(id), true)); err != nil {
+		return fmt.Errorf("save peer of job %s: %w", jid, err)
+	}
+	return nil
+}
+
+// PeerOf tells the minion that ordered a job; found is false for jobs of operators and unknown ones.
+func (c *Cache) PeerOf(ctx context.Context, jid string) (id string, found bool, err error) {
+	if jid == "" {
+		return "", false, nil
+	}
+	r, found, err := c.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceJobs, Place: jid, Name: peerName})
+	if err != nil {
+		return "", false, fmt.Errorf("read peer of job %s: %w", jid, err)
+	}
+	return string(r.Value), found, nil
 }
 
 // SaveEndTime keeps when a job ended.

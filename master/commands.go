@@ -36,14 +36,20 @@ func (m *Master) command(cmd string) (command, string) {
 	case "_file_list", "_file_list_emptydirs", "_dir_list", "_symlink_list", "_file_find", "_file_hash", "_file_hash_and_stat",
 		"_serve_file", "_file_envs":
 		return m.files, cmd
-	case "_file_recv": // file_recv is off
-		return constant(false), cmd
+	case "_file_recv":
+		return m.fileRecv, cmd
 	case "_register_resources":
 		return m.registerResources, cmd
 	case "revoke_auth":
 		return m.revokeAuth, cmd
-	case "minion_pub", "minion_publish", "pub_ret", "minion_runner": // no peer, no peer_run
-		return constant(wire.Map{}), cmd
+	case "minion_pub":
+		return m.minionPub, cmd
+	case "minion_publish":
+		return m.minionPublish, cmd
+	case "pub_ret":
+		return m.pubRet, cmd
+	case "minion_runner":
+		return m.minionRunner, cmd
 	case "verify_minion": // exposed by Salt, but cannot be called
 		return constant(""), cmd
 	}

@@ -29,6 +29,16 @@ type Deps struct {
 	Files       Files    // optional: no files
 	Pillars     Pillars  // optional: empty pillars
 	Presence    Presence // optional: who signed in here
+	Pushed      Pushed   // optional: pushed files are refused
+	// Runner runs a runner function for a minion (peer_run) and returns its return. Optional: none runs.
+	Runner func(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error)
+}
+
+// Pushed keeps the files that minions push.
+type Pushed interface {
+	// Append adds a piece of a file at its place; loc 0 begins the file anew. size is the whole file's, below 0 if the minion did not
+	// say: what has been pushed is readable once all of it is there. False: the piece does not follow on what is there.
+	Append(ctx context.Context, id, path string, loc, size int64, data []byte) (bool, error)
 }
 
 // Keys is what is asked of the key store.
@@ -60,6 +70,11 @@ type Jobs interface {
 	// SaveReturn keeps a return on stable storage; the first one of a minion stays. account, if not nil, is kept as the
 	// job's load unless there is one.
 	SaveReturn(ctx context.Context, jid, id string, r jobcache.Return, account wire.Map) (first bool, err error)
+	// SavePeer notes the minion that ordered a job; PeerOf tells it.
+	SavePeer(ctx context.Context, jid, id string) error
+	PeerOf(ctx context.Context, jid string) (id string, found bool, err error)
+	// Returns are the returns that are kept of a job, by minion.
+	Returns(ctx context.Context, jid string) (map[string]jobcache.Return, error)
 	// Returned lists the minions whose returns are kept.
 	Returned(ctx context.Context, jid string) ([]string, error)
 }

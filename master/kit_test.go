@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -185,12 +186,13 @@ type fakeJobs struct {
 	loads   map[string]wire.Map
 	minions map[string][]string
 	returns map[string]map[string]jobcache.Return
+	peers   map[string]string
 	offered int // accounts of jobs that came with returns
 	err     error
 }
 
 func newFakeJobs() *fakeJobs {
-	return &fakeJobs{loads: map[string]wire.Map{}, minions: map[string][]string{}, returns: map[string]map[string]jobcache.Return{}}
+	return &fakeJobs{loads: map[string]wire.Map{}, minions: map[string][]string{}, returns: map[string]map[string]jobcache.Return{}, peers: map[string]string{}}
 }
 
 func (j *fakeJobs) SaveLoad(_ context.Context, jid string, load wire.Map, minions []string) error {
@@ -233,6 +235,26 @@ func (j *fakeJobs) SaveReturn(_ context.Context, jid, id string, r jobcache.Retu
 	return true, nil
 }
 
+func (j *fakeJobs) SavePeer(_ context.Context, jid, id string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.peers[jid] = id
+	return j.err
+}
+
+func (j *fakeJobs) PeerOf(_ context.Context, jid string) (string, bool, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	id, ok := j.peers[jid]
+	return id, ok, nil
+}
+
+func (j *fakeJobs) Returns(_ context.Context, jid string) (map[string]jobcache.Return, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return maps.Clone(j.returns[jid]), nil
+}
+
 func (j *fakeJobs) Returned(_ context.Context, jid string) ([]string, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -246,6 +268,7 @@ func (j *fakeJobs) Returned(_ context.Context, jid string) ([]string, error) {
 // fakeData is the minions' data, and the source of targets.
 type fakeData struct {
 	incomplete string // said of grains and pillar
+	groups     wire.Map
 	keys       *fakeKeys
 	mu         sync.Mutex
 	grains     map[string]wire.Map
@@ -333,8 +356,8 @@ func (d *fakeData) EachGrains(_ context.Context, fn func(string, wire.Map)) (str
 func (d *fakeData) EachPillar(_ context.Context, fn func(string, wire.Map)) (string, error) {
 	return d.each(d.pillar, fn)
 }
-func (d *fakeData) Nodegroup(string) (any, bool) { return nil, false }
-func (d *fakeData) DataCache() bool              { return true }
+func (d *fakeData) Nodegroup(name string) (any, bool) { return d.groups.Get(name) }
+func (d *fakeData) DataCache() bool                   { return true }
 
 var _ target.Source = (*fakeData)(nil)
 

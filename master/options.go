@@ -48,6 +48,14 @@ type Options struct {
 	MasterOpts                wire.Map                                         // values of _master_opts that differ from Salt's defaults
 	MasterTops                func(id string, opts wire.Map) (wire.Map, error) // nil: no master_tops
 
+	// What minions may order and push.
+	Peer            wire.Map      // peer: regular expression on the id to list of those on functions
+	PeerRun         wire.Map      // peer_run: the same for runner functions
+	Nodegroups      wire.Map      // nodegroups
+	Timeout         time.Duration // timeout: how long minion_publish waits by default
+	FileRecv        bool          // file_recv
+	FileRecvMaxSize int64         // file_recv_max_size in bytes
+
 	// Publishing.
 	SignPubMessages         bool
 	PublishSigningAlgorithm string // "" means PKCS1v15-SHA1
@@ -72,5 +80,7 @@ func DefaultOptions() Options {
 		SignPubMessages:         true,
 		PublishSigningAlgorithm: wire.SigSHA1,
 		PublishRetry:            true,
+		Timeout:                 5 * time.Second,
+		FileRecvMaxSize:         100 << 20,
 	}
 }

@@ -19,6 +19,7 @@ const (
 	SpaceJobs     Space = 1 // package jobcache: minion lists and returns of a job
 	SpaceJobHeads Space = 2 // package jobcache: one small record per job, to list jobs without their returns
 	SpaceMinions  Space = 3 // package miniondata
+	SpacePushed   Space = 4 // package pushed
 )
 
 // Bounds of a key, in bytes.

@@ -161,6 +161,10 @@ func masterOptions(o *config.Options) (master.Options, error) {
 	m.RequireMinionSignMessages, m.DropMessagesSignatureFail = o.RequireMinionSignMessages, o.DropMessagesSignatureFail
 	m.MinionDataCache, m.MinionDataCacheEvents, m.EnforceMineCache = o.MinionDataCache, o.MinionDataEvents, o.EnforceMineCache
 	m.PillarCache = o.PillarCache
+	m.Peer, _ = wireValue(o.Peer).(wire.Map)
+	m.PeerRun, _ = wireValue(o.PeerRun).(wire.Map)
+	m.Nodegroups, _ = wireValue(o.Nodegroups).(wire.Map)
+	m.Timeout, m.FileRecv, m.FileRecvMaxSize = o.Timeout, o.FileRecv, int64(o.FileRecvMaxSize)<<20
 	m.AllowMinionKeyRevoke, m.PreserveMinionCache = o.AllowMinionKeyRevoke, o.PreserveMinionCache
 	m.SignPubMessages, m.PublishSigningAlgorithm = o.SignPubMessages, o.PublishSigningAlgorithm
 	m.ZmqFiltering, m.OrderMasters, m.PublishRetry = o.ZmqFiltering, o.OrderMasters, o.PublishRetry

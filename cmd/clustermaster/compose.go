@@ -28,6 +28,7 @@ import (
 	"clustermaster/miniondata"
 	"clustermaster/operator"
 	"clustermaster/pillar"
+	"clustermaster/pushed"
 	"clustermaster/render"
 	"clustermaster/ringstore"
 	"clustermaster/statesync"
@@ -52,6 +53,7 @@ type rooms struct {
 	store  *ringstore.Store
 	jobs   *jobcache.Cache
 	data   *miniondata.Data
+	pushed *pushed.Files
 	bus    *event.Bus
 	mesh   *event.Mesh
 	pub    *minion.PubServer
@@ -162,6 +164,7 @@ func (r *rooms) openStores() error {
 	}
 	r.jobs = jobcache.New(r.store, o.KeepJobsSeconds, r.log)
 	r.data = miniondata.New(r.store, r.log)
+	r.pushed = pushed.New(r.store)
 	if r.keys, err = keystore.New(r.node, r.log, r.reg); err != nil {
 		return err
 	}
@@ -197,7 +200,7 @@ func (r *rooms) openMaster() error {
 	}
 	r.mast, err = master.New(master.Deps{
 		Keys: masterKeys{r.keys, r.tells}, Cluster: r.node, Jobs: r.jobs, Data: r.data, Targets: targets{r},
-		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: nearPeers{ringPeers{r}}, Files: r.files, Pillars: pillars{r.pillar},
+		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: nearPeers{ringPeers{r}}, Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed, Runner: r.runFor,
 	}, mo, r.log, r.reg)
 	if err != nil {
 		return err

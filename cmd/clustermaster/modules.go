@@ -24,16 +24,7 @@ func (r *rooms) moduleDeps() modules.Deps {
 		Mine: func(ctx context.Context, id string, tgt, fun any, tgtType string) (wire.Map, error) {
 			return r.mast.MineGet(ctx, id, tgt, fun, tgtType)
 		},
-		Runner: func(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
-			done := r.tells.runners.Run(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs, User: o.User}, nil)
-			if !done.Success {
-				return nil, fmt.Errorf("runner %s: %v", fun, done.Return)
-			}
-			if told, ok := done.Return.(runner.Told); ok {
-				return told.Value, nil
-			}
-			return done.Return, nil
-		},
+		Runner: r.runFor,
 		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string, vars wire.Map) (any, error) {
 			return r.pillar.RenderText(ctx, pillar.Request{ID: m.ID, Grains: m.Grains, Saltenv: m.Saltenv, Pillarenv: m.Pillarenv}, m.Pillar, path, text, pipe, vars)
 		},
@@ -47,6 +38,18 @@ func (r *rooms) moduleDeps() modules.Deps {
 		},
 		Version: saltVersion, HashType: o.HashType, Log: r.log.With("component", "modules"),
 	}
+}
+
+// runFor runs a runner function for a template or a minion (peer_run).
+func (r *rooms) runFor(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+	done := r.tells.runners.Run(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs, User: r.opts.User}, nil)
+	if told, ok := done.Return.(runner.Told); ok {
+		done.Return = told.Value
+	}
+	if !done.Success {
+		return nil, fmt.Errorf("runner %s: %v", fun, done.Return)
+	}
+	return done.Return, nil
 }
 
 // servedFiles are file_roots as the runner fileserver sees them.

@@ -62,7 +62,7 @@ func newOperators(r *rooms) (*operators, error) {
 		runner.Jobs(runner.JobsDeps{Jobs: jobReader{r.jobs}, Minions: t, Running: func() []wire.Map { return t.runners.Running() }}),
 		runner.Manage(runner.ManageDeps{Minions: t, Keys: t, Version: saltVersion}),
 		runner.CacheFamily(cached{r}, t), runner.CacheClearing(r.data, t), runner.Pillar(pillarMaker{r}, t), runner.Mine(mineReader{r}, t),
-		runner.Fileserver(servedFiles{r}),
+		runner.Fileserver(servedFiles{r}), runner.Pushed(pushedFiles{r}, t),
 		runner.Config(func() wire.Map { m, _ := wireValue(o.Extra).(wire.Map); return m }),
 		runner.Documentation(func() *runner.Registry { return registry }, func() *runner.Registry { return wheels }),
 		runner.State(t), runner.Events(func(tag string, data wire.Map) { r.bus.Fire(tag, data) }),

@@ -141,7 +141,9 @@ func (p pillarMaker) Kept(ctx context.Context, id, pillarenv string) (wire.Map, 
 	return p.r.data.PillarOf(ctx, id, pillarenv)
 }
 
-func (p pillarMaker) Forget(ctx context.Context, id string) error { return p.r.data.DropPillar(ctx, id) }
+func (p pillarMaker) Forget(ctx context.Context, id string) error {
+	return p.r.data.DropPillar(ctx, id)
+}
 
 // mineReader reads mines for the operator.
 type mineReader struct{ r *rooms }

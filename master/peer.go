@@ -1,0 +1,357 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"clustermaster/internal/yaml11"
+	"clustermaster/target"
+	"clustermaster/wire"
+)
+
+// Bounds of a job that a minion orders.
+const (
+	maxPeerWait = 60 * time.Second       // of minion_publish, whatever it asks for
+	peerPoll    = 200 * time.Millisecond // between looks for returns
+)
+
+// peerUser is who events and jobs name for what minions order, as Salt has it.
+const peerUser = "root"
+
+var errUnknownPeerJob = errors.New("no job that a minion ordered")
+
+// peerPublish is a job that a minion orders, once it is allowed.
+type peerPublish struct {
+	PublishRequest
+	timeout time.Duration // of minion_publish; 0 is the default
+	full    bool
+}
+
+// minionPub publishes for a minion and answers at once.
+func (m *Master) minionPub(ctx context.Context, c *call) (any, error) {
+	p, ok, err := m.peerRequest(ctx, c)
+	if err != nil || !ok {
+		return wire.Map{}, err
+	}
+	done, err := m.publishForPeer(ctx, c.ID, p)
+	if err != nil {
+		return nil, err
+	}
+	if done.Error != "" {
+		return wire.Map{{Key: "jid", Value: int64(0)}, {Key: "minions", Value: []any{}}}, nil
+	}
+	return wire.Map{{Key: "jid", Value: done.JID}, {Key: "minions", Value: textual(done.Minions)}}, nil
+}
+
+// minionPublish publishes for a minion and waits for the returns. Salt 3008 fails on any of them.
+func (m *Master) minionPublish(ctx context.Context, c *call) (any, error) {
+	p, ok, err := m.peerRequest(ctx, c)
+	if err != nil || !ok {
+		return wire.Map{}, err
+	}
+	done, err := m.publishForPeer(ctx, c.ID, p)
+	if err != nil {
+		return nil, err
+	}
+	if done.Error != "" {
+		return wire.Map{}, nil
+	}
+	wait := p.timeout
+	if wait <= 0 {
+		wait = m.opts.Timeout
+	}
+	ctx, stop := context.WithTimeout(ctx, min(wait, maxPeerWait))
+	defer stop()
+	tick := time.NewTicker(peerPoll)
+	defer tick.Stop()
+	for waiting := true; waiting; {
+		got, err := m.deps.Jobs.Returned(ctx, done.JID)
+		if err == nil && !slices.ContainsFunc(done.Minions, func(id string) bool { return !slices.Contains(got, id) }) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			waiting = false
+		case <-tick.C:
+		}
+	}
+	returns, err := m.peerReturns(context.WithoutCancel(ctx), done.JID)
+	if err != nil {
+		return nil, err
+	}
+	if p.full {
+		return returns.Set("__jid__", done.JID), nil
+	}
+	out := make(wire.Map, len(returns))
+	for i, r := range returns {
+		v, _ := r.Value.(wire.Map).Get("ret")
+		out[i] = wire.Pair{Key: r.Key, Value: v}
+	}
+	return out, nil
+}
+
+// pubRet answers the minion that ordered a job with what has returned so far.
+func (m *Master) pubRet(ctx context.Context, c *call) (any, error) {
+	jid := c.Load.String("jid")
+	if jid == "" || c.ID == "" {
+		return wire.Map{}, nil
+	}
+	owner, found, err := m.deps.Jobs.PeerOf(ctx, jid)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("job %s: %w", jid, errUnknownPeerJob)
+	}
+	if owner != c.ID {
+		return wire.Map{}, nil
+	}
+	return m.peerReturns(ctx, jid)
+}
+
+func (m *Master) peerReturns(ctx context.Context, jid string) (wire.Map, error) {
+	returns, err := m.deps.Jobs.Returns(ctx, jid)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.Map{}
+	for _, id := range sortedIDs(returns) {
+		v := wire.Map{{Key: "ret", Value: returns[id].Return}}
+		if returns[id].Out != "" {
+			v = append(v, wire.Pair{Key: "out", Value: returns[id].Out})
+		}
+		out = append(out, wire.Pair{Key: id, Value: v})
+	}
+	return out, nil
+}
+
+func sortedIDs[V any](m map[string]V) []string {
+	ids := make([]string, 0, len(m))
+	for id := range m {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// minionRunner runs a runner function for a minion that the option peer_run allows it.
+func (m *Master) minionRunner(ctx context.Context, c *call) (any, error) {
+	fun := c.Load.String("fun")
+	rawArg, hasArg := c.Load.Get("arg")
+	if m.deps.Runner == nil || fun == "" || !hasArg || c.ID == "" || !allowedBy(m.opts.PeerRun, c.ID, fun) {
+		return wire.Map{}, nil
+	}
+	list, noParse, err := peerArgs(rawArg, c)
+	if err != nil {
+		return nil, err
+	}
+	args, kwargs := parseInput(list, noParse)
+	return m.deps.Runner(ctx, fun, args, kwargs)
+}
+
+// allowedBy looks a function up in peer or peer_run: regular expressions on ids to lists of those on functions.
+func allowedBy(acl wire.Map, id, fun string) bool {
+	for _, p := range acl {
+		who, _ := p.Key.(string)
+		list, ok := p.Value.([]any)
+		if !ok || !target.MatchStart(who, id) {
+			continue
+		}
+		for _, f := range list {
+			if pattern, ok := f.(string); ok && target.MatchStart(pattern, fun) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// peerRequest reads and checks an order to publish. Not ok: the minion may not, or did not say enough. Every function of several must be
+// allowed, and none may publish again; in Salt one that is allowed lets the others pass.
+func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bool, err error) {
+	rawArg, hasArg := c.Load.Get("arg")
+	rawTgt, hasTgt := c.Load.Get("tgt")
+	_, hasRet := c.Load.Get("ret")
+	fun := c.Load.String("fun")
+	if fun == "" || !hasArg || !hasTgt || !hasRet || c.ID == "" || len(m.opts.Peer) == 0 {
+		return p, false, nil
+	}
+	list, noParse, err := peerArgs(rawArg, c)
+	if err != nil {
+		return p, false, err
+	}
+	funs := strings.Split(fun, ",")
+	for _, f := range funs {
+		if strings.HasPrefix(f, "publish.") || !allowedBy(m.opts.Peer, c.ID, f) {
+			m.refused.note("peer", c.ID, c.remote)
+			return p, false, nil
+		}
+	}
+	tgt, err := rawTgt.Unpack()
+	if err != nil {
+		return p, false, fmt.Errorf("decode target: %w", err)
+	}
+	p.Tgt, p.TgtType, p.Ret, p.User = tgt, c.Load.String("tgt_type"), c.Load.String("ret"), peerUser
+	p.Kwargs = wire.Map{{Key: "id", Value: c.ID}}
+	if strings.HasPrefix(p.TgtType, "node") {
+		p.TgtType = "nodegroup"
+		if name, isText := tgt.(string); !isText || !has(m.opts.Nodegroups, name) {
+			return p, false, nil
+		}
+	}
+	if may, err := m.peerTarget(ctx, p.TgtType, tgt); err != nil || !may {
+		m.refused.note("peer", c.ID, c.remote)
+		return p, false, err
+	}
+	if len(funs) > 1 {
+		p.Fun, p.Arg = textual(funs), splitArgs(list)
+	} else {
+		p.Fun, p.Arg = fun, conditioned(parseInput(list, noParse))
+	}
+	p.full = c.Load.String("form") == "full"
+	for _, name := range []string{"tmo", "timeout"} {
+		raw, given := c.Load.Get(name)
+		if !given {
+			continue
+		}
+		seconds, isNumber := raw.Int()
+		if text, isText := raw.Text(); isText {
+			n, err := strconv.Atoi(strings.TrimSpace(text))
+			seconds, isNumber = int64(n), err == nil
+		}
+		if !isNumber && !raw.IsNil() {
+			return p, false, nil
+		}
+		p.timeout = min(time.Duration(max(seconds, 0)), maxPeerWait/time.Second) * time.Second
+	}
+	return p, true, nil
+}
+
+// peerTarget reports whether a target finds no more minions by patterns on pillar than by exact values: a minion must not guess its way
+// through another's pillar.
+func (m *Master) peerTarget(ctx context.Context, tgtType string, tgt any) (bool, error) {
+	exact := tgtType
+	switch tgtType {
+	case "pillar", "pillar_pcre":
+		exact = "pillar_exact"
+	case "compound":
+		exact = "compound_pillar_exact"
+	default:
+		return true, nil
+	}
+	all, err := target.Match(ctx, tgtType, tgt, "", m.deps.Targets, true)
+	if err != nil {
+		return false, err
+	}
+	few, err := target.Match(ctx, exact, tgt, "", m.deps.Targets, true)
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(all.Minions, func(id string) bool { return !slices.Contains(few.Minions, id) }), nil
+}
+
+// publishForPeer notes who ordered the job before it is sent, so that pub_ret on another master knows.
+func (m *Master) publishForPeer(ctx context.Context, id string, p peerPublish) (Published, error) {
+	p.JID = m.jids.next(m.now())
+	if err := m.deps.Jobs.SavePeer(ctx, p.JID, id); err != nil {
+		return Published{}, fmt.Errorf("%w: save who ordered job %s: %w", errUnacknowledged, p.JID, err)
+	}
+	return m.Publish(ctx, p.PublishRequest)
+}
+
+func peerArgs(raw wire.Raw, c *call) (list []any, noParse []string, err error) {
+	v, err := raw.Unpack()
+	if err != nil {
+		return nil, nil, fmt.Errorf("decode arguments: %w", err)
+	}
+	switch v := v.(type) {
+	case []any:
+		list = v
+	case nil:
+	default:
+		list = []any{v}
+	}
+	if raw, ok := c.Load.Get("no_parse"); ok {
+		if v, err := raw.Unpack(); err == nil {
+			noParse = names(v)
+		}
+	}
+	return list, noParse, nil
+}
+
+// parseInput reads arguments as the command line does: text may be a keyword and is YAML (salt.utils.args.parse_input).
+func parseInput(list []any, noParse []string) (args []any, kwargs wire.Map) {
+	for _, v := range list {
+		switch v := v.(type) {
+		case string:
+			a, k := yaml11.ParseArgs([]string{v}, noParse...)
+			for _, x := range a {
+				args = append(args, fromYAML(x))
+			}
+			for _, p := range k {
+				kwargs = kwargs.Set(p.Key.(string), fromYAML(p.Value))
+			}
+		case wire.Map:
+			if marked, _ := v.Get("__kwarg__"); marked != true {
+				args = append(args, v)
+				continue
+			}
+			for _, p := range v.Without("__kwarg__") {
+				name, _ := p.Key.(string)
+				if text, ok := p.Value.(string); ok && !slices.Contains(noParse, name) {
+					p.Value = fromYAML(yaml11.ParseArg(text))
+				}
+				kwargs = kwargs.Set(name, p.Value)
+			}
+		default:
+			args = append(args, v)
+		}
+	}
+	return args, kwargs
+}
+
+// conditioned joins arguments to the list that travels.
+func conditioned(args []any, kwargs wire.Map) []any {
+	out := append([]any{}, args...)
+	if len(kwargs) > 0 {
+		out = append(out, append(wire.Map{{Key: "__kwarg__", Value: true}}, kwargs...))
+	}
+	return out
+}
+
+// splitArgs gives each of several functions its arguments: the words of one text.
+func splitArgs(list []any) []any {
+	out := make([]any, len(list))
+	for i, v := range list {
+		s, _ := v.(string)
+		words := []any{}
+		for _, w := range strings.Fields(s) {
+			words = append(words, w)
+		}
+		out[i] = words
+	}
+	return out
+}
+
+func fromYAML(v any) any {
+	switch v := v.(type) {
+	case yaml11.Map:
+		out := make(wire.Map, len(v))
+		for i, p := range v {
+			out[i] = wire.Pair{Key: fromYAML(p.Key), Value: fromYAML(p.Value)}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = fromYAML(e)
+		}
+		return out
+	}
+	return v
+}

@@ -1,0 +1,184 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"clustermaster/wire"
+)
+
+func TestPeerPublish(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, func(o *Options, _ *Deps) {
+		o.Peer = dict("m[12]", []any{"test\\.", "grains.item$"}, "m3", "no list")
+		o.Nodegroups = dict("ng", "L@m1,m2")
+		o.Timeout = 100 * time.Millisecond
+	})
+	m, other, third := k.accept("m1"), k.accept("m2"), k.accept("m3")
+	k.data.groups = dict("ng", "L@m1,m2")
+	k.data.pillar["m1"], k.data.pillar["m2"] = dict("color", "blue"), dict("color", "blue-green")
+	order := func(pairs ...any) wire.Map {
+		load := dict("cmd", "minion_pub", "fun", "test.ping", "arg", []any{}, "tgt", "m*", "ret", "")
+		for i := 0; i < len(pairs); i += 2 {
+			load = load.Set(pairs[i].(string), pairs[i+1])
+		}
+		return load
+	}
+	all, two, nobody := []any{"m1", "m2", "m3"}, []any{"m1", "m2"}, []any{}
+	for _, tt := range []struct {
+		name string
+		who  *fakeMinion
+		load wire.Map
+		want any // the minions; nil: refused
+	}{
+		{"allowed", m, order(), all},
+		{"of another minion", other, order(), all},
+		{"by no rule", third, order(), nil},
+		{"a function that is not allowed", m, order("fun", "cmd.run"), nil},
+		{"a longer name", m, order("fun", "grains.items"), nil},
+		{"publishing again", m, order("fun", "publish.publish"), nil},
+		{"several functions", m, order("fun", "test.ping,test.echo", "arg", []any{"", "a b"}), all},
+		{"one of several is not allowed", m, order("fun", "test.ping,cmd.run", "arg", []any{"", "id"}), nil},
+		{"one of several publishes", m, order("fun", "test.ping,publish.publish", "arg", []any{"", ""}), nil},
+		{"without arguments", m, order().Without("arg"), nil},
+		{"without ret", m, order().Without("ret"), nil},
+		{"nodegroup", m, order("tgt", "ng", "tgt_type", "nodegroup"), two},
+		{"unknown nodegroup", m, order("tgt", "xy", "tgt_type", "nodegroup"), nil},
+		{"guessing in pillar", m, order("tgt", "color:blue*", "tgt_type", "pillar"), nil},
+		{"guessing in pillar, compound", m, order("tgt", "I@color:b*", "tgt_type", "compound"), nil},
+		{"exact pillar", m, order("tgt", "color:blue", "tgt_type", "pillar"), []any{"m1"}},
+		{"nobody", m, order("tgt", "x*"), nobody},
+	} {
+		got := tt.who.call(tt.load).(wire.Map)
+		if tt.want == nil {
+			if len(got) != 0 {
+				t.Errorf("%s: %v", tt.name, got)
+			}
+			continue
+		}
+		if !same(field(got, "minions"), tt.want) {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+		if jid := field(got, "jid"); fmt.Sprint(tt.want) == "[]" && jid != int64(0) || fmt.Sprint(tt.want) != "[]" && !validJID(fmt.Sprint(jid)) {
+			t.Errorf("%s: jid %v", tt.name, jid)
+		}
+	}
+
+	jid := m.call(order("arg", []any{"1", "a=yes", dict("__kwarg__", true, "b", "2")})).(wire.Map).String("jid")
+	if load := k.jobs.loads[jid]; load.String("user") != "root" || !same(field(load, "arg"), []any{int64(1), dict("__kwarg__", true, "a", true, "b", int64(2))}) {
+		t.Errorf("load %v", load)
+	}
+	if got := m.call(dict("cmd", "pub_ret", "jid", jid)); !same(got, dict()) {
+		t.Errorf("before any return: %v", got)
+	}
+	other.call(dict("cmd", "_return", "jid", jid, "return", "pong", "retcode", int64(0), "success", true, "fun", "test.ping", "out", "nested"))
+	if got := m.call(dict("cmd", "pub_ret", "jid", jid)); !same(got, dict("m2", dict("ret", "pong", "out", "nested"))) {
+		t.Errorf("own job: %v", got)
+	}
+	if got := other.call(dict("cmd", "pub_ret", "jid", jid)); !same(got, dict()) {
+		t.Errorf("another's job: %v", got)
+	}
+	if got := m.call(dict("cmd", "pub_ret", "jid", "20200101000000000000")); got != "" {
+		t.Errorf("unknown job: %v", got)
+	}
+	if got := m.call(dict("cmd", "pub_ret")); !same(got, dict()) {
+		t.Errorf("no job: %v", got)
+	}
+	if got := m.call(order("cmd", "minion_publish", "timeout", "soon")); !same(got, dict()) {
+		t.Errorf("bad timeout: %v", got)
+	}
+	if got := m.call(order("cmd", "minion_publish", "tgt", "x*")); !same(got, dict()) {
+		t.Errorf("nobody: %v", got)
+	}
+	if got := m.call(order("cmd", "minion_publish", "form", "full")).(wire.Map); len(got) != 1 || got.String("__jid__") == "" {
+		t.Errorf("nobody returned: %v", got)
+	}
+}
+
+func TestPeerRun(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, func(o *Options, d *Deps) {
+		o.PeerRun = dict("m1", []any{"manage.up"})
+		d.Runner = func(_ context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+			if len(args) > 0 && args[0] == "fail" {
+				return nil, errors.New("no")
+			}
+			return dict("fun", fun, "args", append([]any{}, args...), "kwargs", orEmpty(kwargs)), nil
+		}
+	})
+	m, other := k.accept("m1"), k.accept("m2")
+	run := dict("cmd", "minion_runner", "fun", "manage.up", "arg", []any{"x", "n=5"})
+	if got := m.call(run); !same(got, dict("fun", "manage.up", "args", []any{"x"}, "kwargs", dict("n", int64(5)))) {
+		t.Errorf("allowed: %v", got)
+	}
+	for name, got := range map[string]any{
+		"by no rule": other.call(run), "not allowed": m.call(run.Without("fun").Set("fun", "key.list")), "no arguments": m.call(run.Without("arg")),
+	} {
+		if !same(got, dict()) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if got := m.call(dict("cmd", "minion_runner", "fun", "manage.up", "arg", []any{"fail"})); got != "" {
+		t.Errorf("a runner that fails: %v", got)
+	}
+}
+
+// pushes notes what is pushed.
+type pushes struct{ got []string }
+
+func (p *pushes) Append(_ context.Context, id, path string, loc, size int64, data []byte) (bool, error) {
+	p.got = append(p.got, fmt.Sprintf("%s %s %d %d %s", id, path, loc, size, data))
+	return true, nil
+}
+
+func TestFileRecv(t *testing.T) {
+	t.Parallel()
+	p := &pushes{}
+	k := newKit(t, func(o *Options, d *Deps) { o.FileRecv, o.FileRecvMaxSize, d.Pushed = true, 10, p })
+	m := k.accept("m1")
+	push := func(path any, loc any, data any, more ...any) wire.Map {
+		return append(dict("cmd", "_file_recv", "path", path, "loc", loc, "data", data), dict(more...)...)
+	}
+	for _, tt := range []struct {
+		name string
+		load wire.Map
+		want bool
+	}{
+		{"a file", push([]any{"etc", "x"}, int64(0), []byte("abc"), "size", int64(3)), true},
+		{"a later piece", push([]any{"etc", "x"}, int64(3), []byte("de")), true},
+		{"as large as allowed", push([]any{"big"}, int64(5), []byte("12345")), true},
+		{"too large", push([]any{"big"}, int64(6), []byte("12345")), false},
+		{"said to be too large", push([]any{"big"}, int64(0), []byte("1"), "size", int64(11)), false},
+		{"far away", push([]any{"big"}, int64(1)<<62, []byte("1")), false},
+		{"before the file", push([]any{"x"}, int64(-1), []byte("1")), false},
+		{"path is text", push("etc/x", int64(0), []byte("1")), false},
+		{"no path", push([]any{}, int64(0), []byte("1")), false},
+		{"upwards", push([]any{"..", "x"}, int64(0), []byte("1")), false},
+		{"upwards inside", push([]any{"a/../../x"}, int64(0), []byte("1")), false},
+		{"absolute", push([]any{"/etc/x"}, int64(0), []byte("1")), false},
+		{"absolute later", push([]any{"a", "/etc/x"}, int64(0), []byte("1")), false},
+		{"the folder itself", push([]any{"a", ".."}, int64(0), []byte("1")), false},
+		{"NUL", push([]any{"a\x00b"}, int64(0), []byte("1")), false},
+		{"a number in the path", push([]any{int64(1)}, int64(0), []byte("1")), false},
+		{"no data", dict("cmd", "_file_recv", "path", []any{"x"}, "loc", int64(0)), false},
+		{"no loc", dict("cmd", "_file_recv", "path", []any{"x"}, "data", []byte("1")), false},
+	} {
+		before := len(p.got)
+		if got := m.call(tt.load); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+		if kept := len(p.got) > before; kept != tt.want {
+			t.Errorf("%s: kept %v", tt.name, kept)
+		}
+	}
+	if p.got[0] != "m1 etc/x 0 3 abc" || p.got[1] != "m1 etc/x 3 -1 de" {
+		t.Error(p.got)
+	}
+	off := newKit(t, func(o *Options, d *Deps) { d.Pushed = p })
+	if got := off.accept("m1").call(push([]any{"x"}, int64(0), []byte("1"))); got != false {
+		t.Errorf("file_recv off: %v", got)
+	}
+}

@@ -1,0 +1,92 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"clustermaster/wire"
+)
+
+// PushedFile is a file that a minion pushed with cp.push.
+type PushedFile struct {
+	ID, Path string
+	Size     int64
+	At       string // when it came
+}
+
+// PushedFiles are the files that minions pushed.
+type PushedFiles interface {
+	List(ctx context.Context) (files []PushedFile, incomplete string, err error)
+	Read(ctx context.Context, id, path string, to *bytes.Buffer) error
+	// Export writes a file below cachedir/minions of this master, where Salt keeps pushed files, and returns its path.
+	Export(ctx context.Context, id, path string) (string, error)
+	Delete(ctx context.Context, id, path string) error
+}
+
+// Pushed is the family pushed.
+func Pushed(files PushedFiles, targets Resolver) []Function {
+	of := func(ctx context.Context, c *Call) ([]PushedFile, error) {
+		ids, _, err := targets.Resolve(ctx, c.Text("tgt_type"), c.Arg("tgt"))
+		if err != nil {
+			return nil, err
+		}
+		all, incomplete, err := files.List(ctx)
+		if incomplete != "" {
+			c.Warn(incomplete + ": files may be missing here")
+		}
+		all = slices.DeleteFunc(all, func(f PushedFile) bool { return !slices.Contains(ids, f.ID) })
+		slices.SortFunc(all, func(a, b PushedFile) int { return strings.Compare(a.ID+"/"+a.Path, b.ID+"/"+b.Path) })
+		return all, err
+	}
+	params := []Param{Opt("tgt", "*"), Opt("tgt_type", "glob")}
+	one := []Param{Need("id"), Need("path")}
+	clean := func(c *Call) string { return strings.TrimPrefix(c.Text("path"), "/") }
+	return []Function{
+		{Name: "pushed.list", Params: params, Doc: "List the files that minions pushed with cp.push.\n\nExample:\n\n    salt-run pushed.list 'web*'",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				list, err := of(ctx, c)
+				out := wire.Map{}
+				for _, f := range list {
+					v, _ := out.Get(f.ID)
+					m, _ := v.(wire.Map)
+					out = out.Set(f.ID, m.Set(f.Path, wire.Map{{Key: "size", Value: f.Size}, {Key: "pushed", Value: f.At}}))
+				}
+				return out, err
+			}},
+		{Name: "pushed.read", Params: one, Doc: "Show a pushed file.\n\nExample:\n\n    salt-run pushed.read web1 etc/hosts",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				var b bytes.Buffer
+				if err := files.Read(ctx, c.Text("id"), clean(c), &b); err != nil {
+					return nil, err
+				}
+				if utf8.Valid(b.Bytes()) {
+					return b.String(), nil
+				}
+				return b.Bytes(), nil
+			}},
+		{Name: "pushed.export", Params: params, Doc: "Write pushed files below cachedir/minions of this master, where Salt keeps them, and list them.\n\nExample:\n\n    salt-run pushed.export 'web*'",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				list, err := of(ctx, c)
+				if err != nil {
+					return nil, err
+				}
+				out := []any{}
+				for _, f := range list {
+					path, err := files.Export(ctx, f.ID, f.Path)
+					if err != nil {
+						return nil, fmt.Errorf("export %s of %s: %w", f.Path, f.ID, err)
+					}
+					out = append(out, path)
+				}
+				return out, nil
+			}},
+		{Name: "pushed.delete", Params: one, Doc: "Remove a pushed file from all masters.\n\nExample:\n\n    salt-run pushed.delete web1 etc/hosts",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				return true, files.Delete(ctx, c.Text("id"), clean(c))
+			}},
+	}
+}
