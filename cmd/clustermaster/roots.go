@@ -50,7 +50,7 @@ func (r *rooms) rootsInstalled(t statesync.Tree) {
 		files = r.items
 	}
 	if files != nil { // an install that a crash cut short is finished before there are any
-		files.ClearListCache()
+		files.ClearListCache("")
 	}
 }
 
