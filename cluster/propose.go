@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,11 +32,11 @@ var errElsewhere = errors.New("not the leader")
 // Propose applies a command on the cluster, through the leader wherever it is, and returns when it is applied here
 // too: with what it did and its index. A refusal by the state is in the Result, not an error.
 //
-// A connection or a leader lost on the way makes it try again until ctx ends (10 s at most), so a command may happen
-// twice; every command is such that this does no harm, but then the Result is that of the second time.
+// A connection or a leader lost on the way makes it try again until ctx ends (10 s at most). Operators' changes of keys
+// and members happen once all the same and give their first Result; a repeat of any other command does no harm.
 // Without a quorum it gives up early with a *NoQuorumError.
 func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error) {
-	entry, err := fsm.Encode(c)
+	entry, err := encodeOnce(c)
 	if err != nil {
 		return fsm.Result{}, 0, fmt.Errorf("propose: %w", err)
 	}
@@ -60,6 +61,24 @@ func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, 
 		return fsm.Result{}, 0, fmt.Errorf("propose %T: %w", c, err)
 	}
 	return result, index, nil
+}
+
+// encodeOnce makes the entry of a proposal. A second effect of what an operator ordered would undo what was ordered in
+// between, and its second result would say that nothing had changed.
+func encodeOnce(c fsm.Command) ([]byte, error) {
+	switch c.(type) {
+	case *fsm.ChangeKeys, *fsm.MarkMember, *fsm.RemoveMember, *fsm.AllowMember:
+		token := make([]byte, 16)
+		if _, err := rand.Read(token); err != nil {
+			return nil, err
+		}
+		once, err := fsm.NewOnce(string(token), c)
+		if err != nil {
+			return nil, err
+		}
+		c = once
+	}
+	return fsm.Encode(c)
 }
 
 // withLeader calls f with the leader until it succeeds, ends with an error that trying again can't mend, ctx ends, or

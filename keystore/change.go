@@ -70,7 +70,11 @@ func (s *Store) Change(ctx context.Context, action Action, ids []string, from ..
 			return changed, index, fmt.Errorf("change keys: %w", err)
 		}
 		index = at
-		changed = append(changed, s.effect(c, r)...)
+		for _, ch := range r.Keys {
+			k := fromFSM(ch.Key)
+			k.From = State(ch.From)
+			changed = append(changed, k)
+		}
 	}
 	if len(changed) > 0 {
 		warn.Unconfirmed = s.node.ConfirmEverywhere(ctx, index)
@@ -105,26 +109,6 @@ func (s *Store) sortOut(ids []string, from fsm.KeyStates) (keys, notKeys []strin
 		keys = append(keys, id)
 	}
 	return keys, notKeys
-}
-
-// effect lists what a command changed. A command whose answer was lost is proposed again, and then changes nothing the
-// second time; its own time stamp on the keys tells what it did the first time.
-func (s *Store) effect(c *fsm.ChangeKeys, r fsm.Result) []Key {
-	out := make([]Key, 0, len(r.Keys))
-	for _, ch := range r.Keys {
-		k := fromFSM(ch.Key)
-		k.From = State(ch.From)
-		out = append(out, k)
-	}
-	if len(out) > 0 || c.Action == DeleteKeys {
-		return out
-	}
-	for _, id := range c.IDs {
-		if k, ok := s.node.State().Key(id); ok && k.Since.Equal(c.At) {
-			out = append(out, fromFSM(k))
-		}
-	}
-	return out
 }
 
 // Import takes in keys whose id is unknown, in batches; n is how many were taken.

@@ -32,6 +32,7 @@ const (
 	OpMarkMember      Op = 14
 	OpRestore         Op = 15
 	OpRecover         Op = 16
+	OpOnce            Op = 17
 
 	opIgnorable Op = 0x80 // set: a master too old to know the op may skip it; unset: it must stop
 
@@ -84,7 +85,10 @@ func encodeHead(enc *msgpack.Encoder, version uint8, op Op) error {
 
 // Decode reads a log entry. An unknown op that may be skipped gives a Noop; another unknown op or
 // version gives ErrUnknown, anything else that does not decode ErrCorrupt.
-func Decode(entry []byte) (Command, error) {
+func Decode(entry []byte) (Command, error) { return decode(entry, false) }
+
+// decode is Decode for an entry, or for the one within a Once, which holds no other Once.
+func decode(entry []byte, inner bool) (Command, error) {
 	r := bytes.NewReader(entry)
 	dec := msgpack.NewDecoder(r)
 	version, err := dec.DecodeUint8()
@@ -99,6 +103,9 @@ func Decode(entry []byte) (Command, error) {
 		return nil, fmt.Errorf("log entry: op %w: %w", ErrCorrupt, err)
 	}
 	c := newCommand(Op(number))
+	if inner && Op(number) == OpOnce {
+		return nil, fmt.Errorf("log entry with op %d within itself: %w", number, ErrCorrupt)
+	}
 	if c == nil {
 		if Op(number)&opIgnorable != 0 {
 			return Noop{}, nil
@@ -110,6 +117,11 @@ func Decode(entry []byte) (Command, error) {
 	}
 	if r.Len() != 0 {
 		return nil, fmt.Errorf("log entry with op %d: %d bytes too many: %w", number, r.Len(), ErrCorrupt)
+	}
+	if once, ok := c.(*Once); ok {
+		if err := once.unwrap(); err != nil {
+			return nil, fmt.Errorf("log entry with op %d: %w", number, err)
+		}
 	}
 	return c, nil
 }
@@ -163,6 +175,8 @@ func newCommand(op Op) Command {
 		return new(Restore)
 	case OpRecover:
 		return new(Recover)
+	case OpOnce:
+		return new(Once)
 	case OpSetRootsHead:
 		return new(SetRootsHead)
 	case OpNoop:
@@ -201,6 +215,7 @@ type Result struct {
 	Changed bool `msgpack:"changed,omitempty"`
 
 	change Change
+	repeat bool // of a Once: nothing happened now
 }
 
 // Change describes an applied command to those who follow the state: key export, events, connections, ring.

@@ -245,6 +245,11 @@ func FuzzDecode(f *testing.F) {
 		f.Add(b)
 	}
 	f.Add([]byte{1, 0x7f, 0x80})
+	wrapped, err := fsm.Encode(once(f, 1, found()))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(wrapped)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := fsm.Decode(b)
 		if err != nil {

@@ -23,6 +23,7 @@ const (
 	recordKey    record = 4
 	recordDenied record = 5
 	recordEnd    record = 6 // with the number of records before it
+	recordDone   record = 7 // of a Once
 
 	recordRootsHead record = 32
 )
@@ -58,6 +59,7 @@ type Snapshot struct {
 	keys    map[string]*Key
 	denied  map[string][]Denied
 	roots   map[uint8]RootsHead
+	done    []doneOnce
 }
 
 // Snapshot copies the state: cheap, in memory.
@@ -75,6 +77,7 @@ func (s *State) Snapshot() *Snapshot {
 		keys:    maps.Clone(s.keys),
 		denied:  maps.Clone(s.denied),
 		roots:   maps.Clone(s.roots),
+		done:    s.done,
 	}
 }
 
@@ -112,6 +115,9 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 		head := sn.roots[tree]
 		put(recordRootsHead, &head)
 	}
+	for i := range sn.done {
+		put(recordDone, &sn.done[i])
+	}
 	put(recordEnd, records)
 	if err == nil {
 		err = buf.Flush()
@@ -134,7 +140,7 @@ func (s *State) Restore(r io.Reader) error {
 	s.cluster, s.ring, s.aes, s.session = next.cluster, next.ring, next.aes, next.session
 	s.members, s.bySPKI, s.bars = next.members, next.bySPKI, next.bars
 	s.keys, s.denied, s.deniedN, s.unvetted = next.keys, next.denied, next.deniedN, next.unvetted
-	s.roots = next.roots
+	s.roots, s.done = next.roots, next.done
 	return nil
 }
 
@@ -222,6 +228,14 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 		if decode(&h) {
 			h.At = h.At.UTC()
 			s.roots[h.Tree] = h
+		}
+	case recordDone:
+		var d doneOnce
+		if decode(&d) {
+			for i := range d.Result.Keys {
+				d.Result.Keys[i].Key.Since = d.Result.Keys[i].Key.Since.UTC()
+			}
+			s.done = append(s.done, d)
 		}
 	case recordEnd:
 		var records uint64

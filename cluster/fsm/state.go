@@ -26,6 +26,7 @@ type State struct {
 	aes      epochs
 	session  epochs
 	ring     Ring
+	done     []doneOnce          // oldest first
 	roots    map[uint8]RootsHead // by tree
 }
 
@@ -57,10 +58,15 @@ func (s *State) Apply(index uint64, c Command) (Result, Change) {
 	defer s.mu.Unlock()
 	s.applied = index
 	r := c.apply(s, index)
+	if once, ok := c.(*Once); ok {
+		c = once.command
+	}
 	r.change.Op = c.Op()
-	r.change.Keys = r.Keys
+	if !r.repeat {
+		r.change.Keys = r.Keys
+	}
 	change := r.change
-	r.change = Change{}
+	r.change, r.repeat = Change{}, false
 	return r, change
 }
 

@@ -1,0 +1,76 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+)
+
+// How many results are kept for repeats: the newest so many, and of those no more than have so many keys together.
+const (
+	keptResults = 256
+	keptKeys    = 20_000
+)
+
+// Once is a command that has one effect however often it is in the log: a proposer that lost its answer proposes it again,
+// and gets the first result. That holds for the newest commands only, many more than are on the way at any time.
+type Once struct {
+	Token string `msgpack:"token"` // random, 16 bytes
+	Entry []byte `msgpack:"entry"` // the command, as Encode wrote it
+
+	command Command
+}
+
+// tokenSize is the length of Once.Token in bytes.
+const tokenSize = 16
+
+// NewOnce wraps a command; token is random and the same for each repeat.
+func NewOnce(token string, c Command) (*Once, error) {
+	entry, err := Encode(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Once{Token: token, Entry: entry, command: c}, nil
+}
+
+// Op implements Command.
+func (*Once) Op() Op { return OpOnce }
+
+// unwrap reads the inner command.
+func (c *Once) unwrap() (err error) {
+	if len(c.Token) != tokenSize {
+		return fmt.Errorf("token of %d bytes: %w", len(c.Token), ErrCorrupt)
+	}
+	if c.command, err = decode(c.Entry, true); err != nil {
+		return fmt.Errorf("inner: %w", err)
+	}
+	return nil
+}
+
+func (c *Once) apply(s *State, index uint64) Result {
+	for _, d := range s.done {
+		if d.Token == c.Token {
+			r := d.Result
+			r.repeat = true
+			return r
+		}
+	}
+	r := c.command.apply(s, index)
+	kept := r
+	kept.change = Change{}
+	s.done = append(s.done, doneOnce{c.Token, kept})
+	keys, from := 0, len(s.done)
+	for from > 0 && len(s.done)-from < keptResults {
+		if keys += len(s.done[from-1].Result.Keys); keys > keptKeys && from < len(s.done) {
+			break
+		}
+		from--
+	}
+	s.done = slices.Clone(s.done[from:]) // snapshots share the old one
+	return r
+}
+
+// doneOnce is the result of a Once.
+type doneOnce struct {
+	Token  string `msgpack:"token"`
+	Result Result `msgpack:"result"`
+}
