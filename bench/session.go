@@ -69,14 +69,15 @@ func (s *session) signIn(ctx context.Context, line *line) error {
 }
 
 // call sends a sealed request and opens the answer. After an answer that doesn't open the
-// keys have changed: the call fails, and the next one begins with a sign-in.
+// keys have changed, or another master behind the balancer has others: the call fails, and the
+// next one begins with a sign-in.
 func (s *session) call(ctx context.Context, line *line, load wire.Map) (wire.Raw, error) {
 	nonce, reply, err := s.send(ctx, line, load)
 	if err != nil {
 		return nil, err
 	}
 	value, err := wire.OpenReply(s.crypt, reply, nonce)
-	if errors.Is(err, wire.ErrAuthentication) {
+	if errors.Is(err, wire.ErrAuthentication) || errors.Is(err, wire.ErrNotSealed) {
 		s.crypt = nil
 	}
 	return value, err
