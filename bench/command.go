@@ -203,7 +203,7 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = errors.Join(err, r.write(f.json))
 	}
 	if f.svg != "" && len(r.Columns) > 0 {
-		err = errors.Join(err, os.WriteFile(f.svg, r.latencies().svg(), 0o644))
+		err = errors.Join(err, os.WriteFile(f.svg, r.latencies().SVG(), 0o644))
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "clustermaster bench: %v\n", err)

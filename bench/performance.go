@@ -6,14 +6,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"clustermaster/internal/chart"
 )
 
 // writePerformance writes a comparison as performance.md with its plots into a folder.
 func (r *Report) writePerformance(dir, command string) error {
 	files := map[string][]byte{"performance.md": []byte(r.performance(command))}
 	for _, size := range r.sizes() {
-		for name, chart := range r.charts(size) {
-			files[name] = chart.svg()
+		for name, c := range r.charts(size) {
+			files[name] = c.SVG()
 		}
 	}
 	err := os.MkdirAll(dir, 0o755)
@@ -39,20 +41,20 @@ func (r *Report) sizes() []int {
 }
 
 // charts are the plots of one size by file name.
-func (r *Report) charts(size int) map[string]bars {
-	throughput := bars{title: "Requests per second, " + plural(size, "master"), unit: "requests per second (longer is better)", series: r.Products}
-	memory := bars{title: "Memory of a master (PSS), " + plural(size, "master"), unit: "MB (shorter is better)", series: r.Products}
+func (r *Report) charts(size int) map[string]chart.Bars {
+	throughput := chart.Bars{Title: "Requests per second, " + plural(size, "master"), Unit: "requests per second (longer is better)", Series: r.Products}
+	memory := chart.Bars{Title: "Memory of a master (PSS), " + plural(size, "master"), Unit: "MB (shorter is better)", Series: r.Products}
 	for _, x := range r.rows(size) {
-		g := barGroup{name: x.name, values: []float64{median(x.theirs), median(x.ours)}}
+		g := chart.Group{Name: x.name, Values: []float64{median(x.theirs), median(x.ours)}}
 		switch x.unit {
 		case "/s":
-			throughput.groups = append(throughput.groups, g)
+			throughput.Groups = append(throughput.Groups, g)
 		case "MB":
-			g.name = strings.TrimPrefix(strings.TrimPrefix(g.name, "memory (PSS) of a master"), ", ")
-			memory.groups = append(memory.groups, g)
+			g.Name = strings.TrimPrefix(strings.TrimPrefix(g.Name, "memory (PSS) of a master"), ", ")
+			memory.Groups = append(memory.Groups, g)
 		}
 	}
-	return map[string]bars{
+	return map[string]chart.Bars{
 		fmt.Sprintf("performance-throughput-%d.svg", size): throughput,
 		fmt.Sprintf("performance-memory-%d.svg", size):     memory,
 	}
@@ -74,7 +76,7 @@ func (r *Report) performance(command string) string {
 	say("  ours syncs each return on a write quorum (one of one, two of three) before it answers.")
 	say("- Both in turns, %s; a figure is the median of the rounds, a ratio the median of the rounds' ratios with the least and the greatest.", plural(r.rounds(), "round"))
 	say("- Clusters of three share this machine and stand behind HAProxy. The generator runs on the same machine: its share of the processors is in the last table.")
-	say("- All processors together make %s RSA-2048 private operations per second with Go's crypto; at two per sign-in that is %s sign-ins per second.", number(r.RSA), number(r.RSA/2))
+	say("- All processors together make %s RSA-2048 private operations per second with Go's crypto; at two per sign-in that is %s sign-ins per second.", chart.Number(r.RSA), chart.Number(r.RSA/2))
 	for _, size := range r.sizes() {
 		say("\n## %s\n", strings.ToUpper(plural(size, "master")[:1])+plural(size, "master")[1:])
 		say("| what | %s | %s | ratio, the better the greater |\n|---|---:|---:|---:|", theirs, ours)
@@ -82,10 +84,10 @@ func (r *Report) performance(command string) string {
 			ratios := x.ratios()
 			ratio := "-"
 			if len(ratios) > 0 {
-				ratio = "**" + number(median(ratios)) + "**"
+				ratio = "**" + chart.Number(median(ratios)) + "**"
 			}
 			if len(ratios) > 1 {
-				ratio += fmt.Sprintf(" (%s to %s)", number(ratios[0]), number(ratios[len(ratios)-1]))
+				ratio += fmt.Sprintf(" (%s to %s)", chart.Number(ratios[0]), chart.Number(ratios[len(ratios)-1]))
 			}
 			say("| %s | %s | %s | %s |", title(x), cell(x.theirs, x.unit), cell(x.ours, x.unit), ratio)
 		}
@@ -101,7 +103,7 @@ func (r *Report) performance(command string) string {
 			}
 			for _, product := range r.Products {
 				m := r.loadOf(size, product, x.name)
-				say("| %d | `%s` | %s | %s | %s | %.0f %% | %.0f %% | %d |", size, x.name, product, number(m.P50), number(m.P99), 100*m.MastersCPU, 100*m.GeneratorCPU, m.Failed)
+				say("| %d | `%s` | %s | %s | %s | %.0f %% | %.0f %% | %d |", size, x.name, product, chart.Number(m.P50), chart.Number(m.P99), 100*m.MastersCPU, 100*m.GeneratorCPU, m.Failed)
 			}
 		}
 	}
@@ -133,9 +135,9 @@ func cell(v []float64, unit string) string {
 		return "-"
 	}
 	if unit == "/s" {
-		return number(median(v))
+		return chart.Number(median(v))
 	}
-	return number(median(v)) + " " + unit
+	return chart.Number(median(v)) + " " + unit
 }
 
 func (r *Report) rounds() int {

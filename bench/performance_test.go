@@ -1,15 +1,9 @@
 package bench
 
 import (
-	"bytes"
-	"encoding/xml"
-	"errors"
-	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
@@ -68,38 +62,5 @@ func TestRatios(t *testing.T) {
 		if got := median(tt.of); got != tt.want {
 			t.Errorf("median of %v: %v, want %v", tt.of, got, tt.want)
 		}
-	}
-}
-
-// Drawings are well-formed and keep all marks inside, whatever the values.
-func TestDrawings(t *testing.T) {
-	t.Parallel()
-	for name, svg := range map[string][]byte{
-		"no bars":      bars{title: "a < b & c", series: []string{"x"}}.svg(),
-		"one bar":      bars{title: "t", series: []string{"x", "y"}, groups: []barGroup{{"g", []float64{0, 3}}}}.svg(),
-		"no lines":     plot{title: "t", logY: true}.svg(),
-		"one point":    plot{title: "t", lines: []plotLine{{"l", [][2]float64{{1, 1}}}}}.svg(),
-		"zero on logs": plot{title: "t", logX: true, logY: true, lines: []plotLine{{"l", [][2]float64{{0, 0}, {1e6, 1e9}}}}}.svg(),
-		"latencies":    sampleReport().latencies().svg(),
-	} {
-		d := xml.NewDecoder(bytes.NewReader(svg))
-		for {
-			_, err := d.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-				break
-			}
-		}
-		for _, bad := range []string{"NaN", "Inf", `="-`} {
-			if strings.Contains(string(svg), bad) {
-				t.Errorf("%s has %s:\n%s", name, bad, svg)
-			}
-		}
-	}
-	if a := (&axis{low: 0, high: 35, any: true}); !slices.Equal(a.ticks(), []float64{0, 10, 20, 30}) || math.IsNaN(a.place(1)) {
-		t.Errorf("ticks %v", a.ticks())
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"clustermaster/internal/chart"
 )
 
 // progress shows what runs: on a terminal one line that is written over again and again,
@@ -76,7 +78,7 @@ func (p *progress) watch(name string, m *meter, of time.Duration) (stop func()) 
 				if of > 0 {
 					limit = fmt.Sprintf(" of %.0f", of.Seconds())
 				}
-				p.show("%s  %.0f%s s  %s/s  %d answers  %d failed", name, now.Sub(start).Seconds(), limit, number(rate), n, m.failed.Load())
+				p.show("%s  %.0f%s s  %s/s  %d answers  %d failed", name, now.Sub(start).Seconds(), limit, chart.Number(rate), n, m.failed.Load())
 			}
 		}
 	}()

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"clustermaster/internal/chart"
 )
 
 // Report is a whole run, as --json writes it. Fields are only ever added.
@@ -83,27 +85,9 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 // title names the load in a table.
 func (l *Load) title() string {
 	if l.Rate > 0 {
-		return fmt.Sprintf("%s at %s/s", l.Request, number(l.Rate))
+		return fmt.Sprintf("%s at %s/s", l.Request, chart.Number(l.Rate))
 	}
 	return l.Request
-}
-
-// number prints with three digits, and thousands parted by commas.
-func number(v float64) string {
-	switch {
-	case v < 0:
-		return "-" + number(-v)
-	case v >= 99.95:
-		s := fmt.Sprintf("%.0f", v)
-		for i := len(s) - 3; i > 0; i -= 3 {
-			s = s[:i] + "," + s[i:]
-		}
-		return s
-	case v >= 9.995:
-		return fmt.Sprintf("%.1f", v)
-	default:
-		return fmt.Sprintf("%.2f", v)
-	}
 }
 
 // table prints rows in columns: the first to the left, the others to the right.
@@ -141,7 +125,7 @@ func (l *Load) row() []string {
 	if l.Answered == 0 {
 		return []string{l.title(), "none", "-", "-", "-", fmt.Sprint(l.Failed), fmt.Sprint(l.Unsent), fmt.Sprintf("%.0f %%", 100*l.GeneratorCPU), masters}
 	}
-	return []string{l.title(), number(l.PerSecond), number(l.P50), number(l.P99), number(l.Max), fmt.Sprint(l.Failed), fmt.Sprint(l.Unsent),
+	return []string{l.title(), chart.Number(l.PerSecond), chart.Number(l.P50), chart.Number(l.P99), chart.Number(l.Max), fmt.Sprint(l.Failed), fmt.Sprint(l.Unsent),
 		fmt.Sprintf("%.0f %%", 100*l.GeneratorCPU), masters}
 }
 
@@ -168,7 +152,7 @@ func printColumn(w io.Writer, c Column) {
 
 // String is the value with its unit and note.
 func (f Figure) String() string {
-	s := number(f.Value) + " " + f.Unit
+	s := chart.Number(f.Value) + " " + f.Unit
 	if f.Note != "" {
 		s += " (" + f.Note + ")"
 	}
@@ -204,7 +188,7 @@ func printSummary(w io.Writer, r *Report) {
 		addRow(name, func(c *Column) string {
 			for _, f := range c.Figures {
 				if f.Name == name {
-					return number(f.Value) + " " + f.Unit
+					return chart.Number(f.Value) + " " + f.Unit
 				}
 			}
 			return "-"
@@ -226,11 +210,11 @@ func (l *Load) cell() string {
 	if l.Answered == 0 {
 		return "none"
 	}
-	latency := number(l.P50) + "/" + number(l.P99)
+	latency := chart.Number(l.P50) + "/" + chart.Number(l.P99)
 	if l.Rate > 0 {
-		return fmt.Sprintf("%s at %s/s", latency, number(l.Rate))
+		return fmt.Sprintf("%s at %s/s", latency, chart.Number(l.Rate))
 	}
-	return fmt.Sprintf("%s, %s", number(l.PerSecond), latency)
+	return fmt.Sprintf("%s, %s", chart.Number(l.PerSecond), latency)
 }
 
 func loadTitles(r *Report) []string {
@@ -274,4 +258,23 @@ func (r *Report) write(path string) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
+}
+
+// latencies plots how long the slowest parts of each load's answers took.
+func (r *Report) latencies() chart.Plot {
+	p := chart.Plot{Title: "Latency by share of answers", X: "share of answers that were at least this fast", Y: "ms", LogY: true,
+		Ticks: []chart.Tick{{At: 0, Label: "50 %"}, {At: 1, Label: "90 %"}, {At: 2, Label: "99 %"}, {At: 3, Label: "99.9 %"}, {At: 4, Label: "max"}}}
+	for _, c := range r.Columns {
+		for _, l := range c.Loads {
+			if l.Answered == 0 {
+				continue
+			}
+			name := l.title()
+			if len(r.Columns) > 1 {
+				name = c.Name + ", " + name
+			}
+			p.Lines = append(p.Lines, chart.Line{Name: name, Points: [][2]float64{{0, l.P50}, {1, l.P90}, {2, l.P99}, {3, l.P999}, {4, l.Max}}})
+		}
+	}
+	return p
 }

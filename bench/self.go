@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"clustermaster/internal/chart"
 )
 
 // selfPlan is what --self does.
@@ -147,7 +149,7 @@ func (c *Column) addMemory(name string, each []int64) {
 	if len(each) > 1 {
 		note = "the largest of"
 		for _, n := range each {
-			note += " " + number(mb(n))
+			note += " " + chart.Number(mb(n))
 		}
 	}
 	c.add(name, mb(slices.Max(each)), "MB", note)

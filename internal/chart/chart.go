@@ -1,4 +1,4 @@
-package bench
+package chart
 
 import (
 	"bytes"
@@ -21,23 +21,24 @@ const (
 	barHeight   = 13
 )
 
-// bars is a chart of horizontal bars on a logarithmic scale, in groups with one bar of each series.
-type bars struct {
-	title, unit string
-	series      []string
-	groups      []barGroup
+// Bars is a chart of horizontal bars on a logarithmic scale, in groups with one bar of each series.
+type Bars struct {
+	Title, Unit string
+	Series      []string
+	Groups      []Group
 }
 
-type barGroup struct {
-	name   string
-	values []float64 // by series; 0: nothing was measured
+// Group is a name and a bar of each series.
+type Group struct {
+	Name   string
+	Values []float64 // by series; 0: nothing was measured
 }
 
-// svg draws the chart; equal charts give equal bytes.
-func (c bars) svg() []byte {
+// SVG draws the chart; equal charts give equal bytes.
+func (c Bars) SVG() []byte {
 	low, high := math.Inf(1), 0.0
-	for _, g := range c.groups {
-		for _, v := range g.values {
+	for _, g := range c.Groups {
+		for _, v := range g.Values {
 			if v > 0 {
 				low, high = min(low, v), max(high, v)
 			}
@@ -47,72 +48,74 @@ func (c bars) svg() []byte {
 		low, high = 1, 10
 	}
 	from, to := math.Floor(math.Log10(low))-0.3, math.Ceil(math.Log10(high))
-	groupHeight := len(c.series)*barHeight + 12
-	height := chartTop + len(c.groups)*groupHeight + chartBottom
+	groupHeight := len(c.Series)*barHeight + 12
+	height := chartTop + len(c.Groups)*groupHeight + chartBottom
 	x := func(v float64) float64 {
 		return chartLeft + (math.Log10(v)-from)/(to-from)*(chartWidth-chartLeft-chartRight)
 	}
-	d := newDrawing(c.title, height)
-	d.legend(c.series)
+	d := newDrawing(c.Title, height)
+	d.legend(c.Series)
 	for e := math.Ceil(from); e <= to; e++ {
 		at := x(math.Pow(10, e))
 		d.line(at, chartTop, at, float64(height-chartBottom), "#dddddd")
 		d.text(at, float64(height-chartBottom+16), "middle", short(math.Pow(10, e)))
 	}
-	for i, g := range c.groups {
+	for i, g := range c.Groups {
 		top := chartTop + i*groupHeight + 6
-		d.text(chartLeft-8, float64(top+groupHeight/2-4), "end", g.name)
-		for j, v := range g.values {
+		d.text(chartLeft-8, float64(top+groupHeight/2-4), "end", g.Name)
+		for j, v := range g.Values {
 			if v <= 0 {
 				continue
 			}
 			y := float64(top + j*barHeight)
 			fmt.Fprintf(d, `<rect x="%d" y="%.1f" width="%.1f" height="%d" fill="%s"/>`+"\n", chartLeft, y, x(v)-chartLeft, barHeight-2, palette[j%len(palette)])
-			d.text(x(v)+4, y+9, "start", number(v))
+			d.text(x(v)+4, y+9, "start", Number(v))
 		}
 	}
-	d.text((chartWidth+chartLeft-chartRight)/2, float64(height-6), "middle", c.unit+", logarithmic scale")
+	d.text((chartWidth+chartLeft-chartRight)/2, float64(height-6), "middle", c.Unit+", logarithmic scale")
 	return d.end()
 }
 
-// plot is a chart of lines.
-type plot struct {
-	title, x, y string
-	logX, logY  bool
-	ticks       []tick // of x; nil: decades
-	lines       []plotLine
+// Plot is a chart of lines.
+type Plot struct {
+	Title, X, Y string
+	LogX, LogY  bool
+	Ticks       []Tick // of x; nil: round numbers
+	Lines       []Line
 }
 
-type tick struct {
-	at    float64
-	label string
+// Tick is a mark on the x axis.
+type Tick struct {
+	At    float64
+	Label string
 }
 
-type plotLine struct {
-	name   string
-	points [][2]float64
+// Line is a name and points of x and y.
+type Line struct {
+	Name   string
+	Points [][2]float64
 }
 
 const plotHeight = 360
 
-// svg draws the plot; equal plots give equal bytes.
-func (p plot) svg() []byte {
-	xs, ys := axis{log: p.logX}, axis{log: p.logY}
-	for _, l := range p.lines {
-		for _, at := range l.points {
+// SVG draws the plot; equal plots give equal bytes.
+func (p Plot) SVG() []byte {
+	xs, ys := axis{log: p.LogX}, axis{log: p.LogY}
+	for _, l := range p.Lines {
+		for _, at := range l.Points {
 			xs.take(at[0])
 			ys.take(at[1])
 		}
 	}
-	if !p.logY {
+	if !p.LogY {
 		ys.take(0)
 	}
 	xs.close(chartLeft-90, chartWidth-30)
 	ys.close(plotHeight-chartBottom-14, chartTop)
-	d := newDrawing(p.title, plotHeight)
+	d := newDrawing(p.Title, plotHeight)
 	var names []string
-	for _, l := range p.lines {
-		names = append(names, l.name)
+	for _, l := range p.Lines {
+		names = append(names, l.Name)
 	}
 	d.legend(names)
 	for _, t := range ys.ticks() {
@@ -120,29 +123,29 @@ func (p plot) svg() []byte {
 		d.line(chartLeft-90, at, chartWidth-30, at, "#dddddd")
 		d.text(chartLeft-96, at+4, "end", short(t))
 	}
-	ticks := p.ticks
+	ticks := p.Ticks
 	if ticks == nil {
 		for _, t := range xs.ticks() {
-			ticks = append(ticks, tick{t, short(t)})
+			ticks = append(ticks, Tick{t, short(t)})
 		}
 	}
 	for _, t := range ticks {
-		d.line(xs.place(t.at), chartTop, xs.place(t.at), plotHeight-chartBottom-14, "#dddddd")
-		d.text(xs.place(t.at), plotHeight-chartBottom+2, "middle", t.label)
+		d.line(xs.place(t.At), chartTop, xs.place(t.At), plotHeight-chartBottom-14, "#dddddd")
+		d.text(xs.place(t.At), plotHeight-chartBottom+2, "middle", t.Label)
 	}
-	for i, l := range p.lines {
+	for i, l := range p.Lines {
 		var path strings.Builder
-		for j, at := range l.points {
+		for j, at := range l.Points {
 			fmt.Fprintf(&path, "%s%.1f %.1f", map[bool]string{true: "M", false: " L"}[j == 0], xs.place(at[0]), ys.place(at[1]))
 		}
 		colour := palette[i%len(palette)]
 		fmt.Fprintf(d, `<path d="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", path.String(), colour)
-		for _, at := range l.points {
+		for _, at := range l.Points {
 			fmt.Fprintf(d, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", xs.place(at[0]), ys.place(at[1]), colour)
 		}
 	}
-	d.text(chartWidth/2, plotHeight-8, "middle", p.x)
-	d.text(8, chartTop-6, "start", p.y)
+	d.text(chartWidth/2, plotHeight-8, "middle", p.X)
+	d.text(8, chartTop-6, "start", p.Y)
 	return d.end()
 }
 
@@ -246,21 +249,20 @@ func short(v float64) string {
 	return fmt.Sprintf("%g", math.Round(v*1e6)/1e6)
 }
 
-// latencies plots how long the slowest parts of each load's answers took.
-func (r *Report) latencies() plot {
-	p := plot{title: "Latency by share of answers", x: "share of answers that were at least this fast", y: "ms", logY: true,
-		ticks: []tick{{0, "50 %"}, {1, "90 %"}, {2, "99 %"}, {3, "99.9 %"}, {4, "max"}}}
-	for _, c := range r.Columns {
-		for _, l := range c.Loads {
-			if l.Answered == 0 {
-				continue
-			}
-			name := l.title()
-			if len(r.Columns) > 1 {
-				name = c.Name + ", " + name
-			}
-			p.lines = append(p.lines, plotLine{name, [][2]float64{{0, l.P50}, {1, l.P90}, {2, l.P99}, {3, l.P999}, {4, l.Max}}})
+// Number prints with three digits, and thousands parted by commas.
+func Number(v float64) string {
+	switch {
+	case v < 0:
+		return "-" + Number(-v)
+	case v >= 99.95:
+		s := fmt.Sprintf("%.0f", v)
+		for i := len(s) - 3; i > 0; i -= 3 {
+			s = s[:i] + "," + s[i:]
 		}
+		return s
+	case v >= 9.995:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
 	}
-	return p
 }
