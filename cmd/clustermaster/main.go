@@ -13,6 +13,7 @@ import (
 
 	"clustermaster/bench"
 	"clustermaster/cli"
+	"clustermaster/simulation"
 )
 
 // Version is the release; the linker sets it (-X main.Version).
@@ -42,6 +43,9 @@ func commands() []command {
 		{"salt-cp", "copy a file to minions", typed(cli.SaltCP)},
 		{"dev", "start a cluster with a balancer and simulated minions, to play with", devCommand},
 		{"bench", "measure masters from the minions' side: ours or Salt's", func(ctx context.Context, args []string) int { return bench.Command(ctx, args, os.Stdout, os.Stderr) }},
+		{"simulate", "show how a cluster grows, in memory", func(ctx context.Context, args []string) int {
+			return simulation.Command(ctx, args, os.Stdout, os.Stderr)
+		}},
 		{"init", "print a new cluster_secret and the options of a first master", initCluster},
 		{"config", "config check [-c DIR]: read the configuration as a start would, and say what is wrong", configCommand},
 		{"completion", "completion bash|zsh|fish: print the shell completion", func(_ context.Context, args []string) int { return cli.Completion(args, env) }},
