@@ -28,7 +28,7 @@ const compareSettle = 5 * time.Second
 
 // Names of figures that a comparison shows; the table of results finds them by these.
 const (
-	figureStart  = "start to the first answered sign-in"
+	figureStart  = "start to the first answered request of a signed-in minion"
 	figureIdle   = "memory (PSS) of a master, idle"
 	figureLoaded = "memory (PSS) of a master, under load"
 )

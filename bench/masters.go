@@ -27,7 +27,7 @@ const (
 )
 
 const (
-	readyPatience = 60 * time.Second
+	readyPatience = 120 * time.Second
 	stopGrace     = 6 * time.Second // SIGTERM to SIGKILL
 )
 

@@ -37,7 +37,7 @@ func clustermaster(program string) product {
 	return product{name: "clustermaster", argv: []string{program, "salt-master"}, ready: readyz, ping: operatorPing}
 }
 
-// saltProduct is Salt's own master out of a virtual environment salt-RELEASE; it is ready when a minion can sign in.
+// saltProduct is Salt's own master out of a virtual environment salt-RELEASE; it is ready when it answers a minion.
 func saltProduct(venv string, key *keyPair) (product, error) {
 	program := filepath.Join(venv, "bin", "salt-master")
 	if _, err := os.Stat(program); err != nil {
@@ -46,7 +46,7 @@ func saltProduct(venv string, key *keyPair) (product, error) {
 	release := strings.TrimPrefix(filepath.Base(venv), "salt-")
 	return product{
 		name: "Salt " + release, argv: []string{program}, sharedKeys: true, options: "enable_fqdns_grains: false\n",
-		ready: signsIn(key),
+		ready: answers(key),
 		ping: func(ctx context.Context, m *masterProcess) (int, time.Duration, error) {
 			return clientPing(ctx, filepath.Join(venv, "bin", "python"), m)
 		},
@@ -68,14 +68,15 @@ func readyz(ctx context.Context, m *masterProcess) bool {
 	return r.StatusCode == http.StatusOK
 }
 
-// signsIn tries the sign-in of a minion: ports may be open before anybody answers.
-func signsIn(key *keyPair) func(context.Context, *masterProcess) bool {
+// answers tries the sign-in of a minion and a request: ports may be open before anybody answers, and a member of Salt's
+// clusters signs minions in before it serves them.
+func answers(key *keyPair) func(context.Context, *masterProcess) bool {
 	return func(ctx context.Context, m *masterProcess) bool {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		l := line{addr: net.JoinHostPort(m.host, strconv.Itoa(reqPort))}
 		defer l.close()
-		return newSession("await", key).signIn(ctx, &l) == nil
+		return sendFileList(ctx, newSession("await", key), &l, &job{saltenv: "base"}) == nil
 	}
 }
 
