@@ -83,6 +83,13 @@ func (s *Store) advance(ctx context.Context, t *treeState) error {
 	if s.current(t) {
 		return nil
 	}
+	if head, _ := s.heads.Head(t.tree); t.record().head.Seq > head.Seq {
+		// Either this master has not read all of its log since it was started, or the masters were taken back to an
+		// older state: that has to be asked.
+		if err := s.heads.Refresh(ctx); err != nil {
+			return fmt.Errorf("learn the head of %s: %w", t.tree, err)
+		}
+	}
 	_, err := s.catchUp(ctx, t, p)
 	return err
 }
@@ -97,7 +104,7 @@ func (s *Store) mend(t *treeState) error {
 // current says that the head is installed, or that there is none.
 func (s *Store) current(t *treeState) bool {
 	head, ok := s.heads.Head(t.tree)
-	return !ok || t.record().head.Seq >= head.Seq
+	return !ok || t.record().head.is(head)
 }
 
 // sources lists the other masters, that of an id or node name first: there contents are asked for.
@@ -131,28 +138,34 @@ func (s *Store) installHead(ctx context.Context, t *treeState, seq uint64, p *pr
 // catchUp installs the current head and says what that did. Where it is installed already, the report is of that
 // install, or of the drift there is.
 func (s *Store) catchUp(ctx context.Context, t *treeState, p *progress) (*Report, error) {
-	head, ok := s.heads.Head(t.tree)
-	if !ok {
-		return nil, fmt.Errorf("%s have no head", t.tree)
-	}
-	if s.current(t) {
-		if last, ok := t.lastInstall(head); ok {
-			return last, nil
+	for {
+		head, ok := s.heads.Head(t.tree)
+		if !ok {
+			return nil, fmt.Errorf("%s have no head", t.tree)
 		}
-		return s.rehearse(ctx, t, t.record().manifest, false)
+		if t.record().head.is(head) {
+			if last, ok := t.lastInstall(head); ok {
+				return last, nil
+			}
+			return s.rehearse(ctx, t, t.record().manifest, false)
+		}
+		began := time.Now()
+		m, err := s.hold(ctx, t, head.Manifest, head.Size, s.sources(head.Source), p)
+		if err != nil {
+			return nil, err
+		}
+		if report, err := s.installIf(ctx, t, head, m, began); report != nil || err != nil {
+			return report, err
+		}
 	}
-	began := time.Now()
-	m, err := s.hold(ctx, t, head.Manifest, head.Size, s.sources(head.Source), p)
-	if err != nil {
-		return nil, err
-	}
+}
+
+// installIf installs a head if it still is the one, and not installed by somebody else meanwhile; else it returns nil.
+func (s *Store) installIf(ctx context.Context, t *treeState, head Head, m *Manifest, began time.Time) (*Report, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.rec.head.Seq >= head.Seq { // somebody else did it meanwhile
-		if last, ok := t.lastInstall(head); ok {
-			return last, nil
-		}
-		return &Report{Tree: t.tree, Node: s.peers.Self(), Seq: t.rec.head.Seq}, nil
+	if now, _ := s.heads.Head(t.tree); !now.is(head) || t.rec.head.is(head) {
+		return nil, nil
 	}
 	// The source's own tree is what the head is of: what was changed there since is no drift to be forced back.
 	g := goal{want: m, sum: head.Manifest, source: head.Source, head: head, base: m, force: head.Force && head.Source != s.opts.ID}

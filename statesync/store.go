@@ -150,11 +150,11 @@ func (t *treeState) setLast(r *Report, h Head) {
 	t.last, t.lastOf = r, h
 }
 
-// lastInstall is the report of this process's last install, if it was of that head or a newer one.
+// lastInstall is the report of this process's last install, if it was of that head.
 func (t *treeState) lastInstall(h Head) (*Report, bool) {
 	t.show.Lock()
 	defer t.show.Unlock()
-	return t.last, t.last != nil && t.lastOf.Seq >= h.Seq
+	return t.last, t.last != nil && t.lastOf.is(h)
 }
 
 // setTrouble says whether the trouble is a new one.

@@ -410,3 +410,25 @@ func TestASyncThatIsGivenUpEnds(t *testing.T) {
 		t.Error("a head was published")
 	}
 }
+
+// After the masters were taken back to an older state (cluster.recover), what that says holds.
+func TestAHeadThatWasTakenBack(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 2).settled()
+	a, b := c.boxes[0], c.boxes[1]
+	tree{"f": "644 1"}.write(t, a.file)
+	a.sync(Request{})
+	first, _ := a.Head(FileRoots)
+	tree{"f": "644 2"}.write(t, a.file)
+	a.sync(Request{})
+	c.mu.Lock()
+	c.heads[FileRoots] = first
+	c.mu.Unlock()
+	b.run()
+	eventually(t, "the older head", has(t, b.file, tree{"f": "644 1"}))
+	if _, err := a.Sync(t.Context(), Request{Trees: []Tree{FileRoots}}, nil); err == nil || !strings.Contains(err.Error(), "force=True publishes") {
+		t.Errorf("got %v", err)
+	}
+	a.sync(Request{Force: true})
+	eventually(t, "this master's", has(t, b.file, tree{"f": "644 2"}))
+}
