@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 )
@@ -182,7 +183,11 @@ func (s *Store) apply(ctx context.Context, t *treeState, g goal, began time.Time
 		return nil, err
 	}
 	t.setLast(report, g.head)
-	s.log.Info(fmt.Sprintf("state-sync %s installed %d items", t.tree, report.items()), "seq", g.head.Seq, "source", g.source,
+	level := slog.LevelInfo
+	if report.items() == 0 {
+		level = slog.LevelDebug // the source itself, say
+	}
+	s.log.Log(ctx, level, fmt.Sprintf("state-sync %s installed %d items", t.tree, report.items()), "seq", g.head.Seq, "source", g.source,
 		"added", report.Added, "changed", report.Changed, "deleted", report.Deleted, "bytes", report.Bytes, "took", time.Since(began).Round(time.Millisecond))
 	if report.Drifted > 0 {
 		s.log.Warn("files that were changed on this master since its last sync are left alone; see salt-run cluster.roots_status",
