@@ -61,8 +61,11 @@ func TestAloneFoundsWithTheKeyThatIsThere(t *testing.T) {
 	}
 	calls := 0
 	cfg := cluster.Config{
-		DataDir:         filepath.Join(t.TempDir(), "data"),
-		ClusterKeyFiles: []string{pem + ".absent", pem},
+		DataDir: filepath.Join(t.TempDir(), "data"),
+		FoundingKeys: []cluster.FoundingKey{
+			{From: "absent", Read: func() ([]byte, error) { return os.ReadFile(pem + ".absent") }},
+			{From: pem, Read: func() ([]byte, error) { return os.ReadFile(pem) }},
+		},
 		OnFounded: func(ctx context.Context, n *cluster.Node) error {
 			if calls++; calls == 1 {
 				return errors.New("first attempt breaks")

@@ -43,12 +43,11 @@ type Config struct {
 	SessionGrace   time.Duration // how long a replaced session secret opens requests; default 10 min
 	AESGrace       time.Duration // how long a replaced AES key opens requests; default 60 s
 
-	// ClusterKeyFiles are tried in order at founding for the RSA key that signs Salt's messages
-	// (cluster_pki_dir/cluster.pem, <id>.pem, master.pem); with none of them there a new one of KeySize bits is made.
-	ClusterKeyFiles []string
-	KeyPass         string // option key_pass, for ClusterKeyFiles
-	KeySize         int    // option keysize, default 2048
-	Partitions      int    // of the ring, fixed at founding; default 256
+	// FoundingKeys are tried in order at founding for the RSA key that signs Salt's messages; with none of them there a new
+	// one of KeySize bits is made.
+	FoundingKeys []FoundingKey
+	KeySize      int // option keysize, default 2048
+	Partitions   int // of the ring, fixed at founding; default 256
 
 	// StateSync says how far this master is with the roots; promotion waits for a joiner's copy. nil: there is nothing to
 	// copy. It is called from Run on, must not block, and is safe for concurrent use.
@@ -66,6 +65,13 @@ type Config struct {
 	IsolatedServe time.Duration
 	// ServeWithout is how long a master looks for a leader at start before it serves what it has; default 15 s.
 	ServeWithout time.Duration
+}
+
+// FoundingKey is a place where an existing Salt master may have left the key that minions know it by.
+type FoundingKey struct {
+	From string                 // for the log and errors
+	Read func() ([]byte, error) // PEM; fs.ErrNotExist where there is none
+	Pass string                 // that it is encrypted with; "" if it is not
 }
 
 // withDefaults returns c complete, or all that is wrong with it.

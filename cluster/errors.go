@@ -36,6 +36,14 @@ func (e *NoQuorumError) Is(target error) bool { return target == ErrNoQuorum }
 // Unwrap returns what the last attempt ended with.
 func (e *NoQuorumError) Unwrap() error { return e.cause }
 
+// thinQuorumError says that an order is refused because it would leave no quorum in contact now.
+type thinQuorumError struct{ text string }
+
+func (e *thinQuorumError) Error() string { return e.text }
+
+// Is makes errors.Is(err, ErrNoQuorum) true.
+func (e *thinQuorumError) Is(target error) bool { return target == ErrNoQuorum }
+
 // RefusedError is a command that the state refused.
 type RefusedError struct{ Reason fsm.Refusal }
 

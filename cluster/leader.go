@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"time"
 
@@ -178,21 +177,21 @@ func (n *Node) found(ctx context.Context) error {
 	return nil
 }
 
-// foundingKey reads the first key file that is there, or makes a key.
+// foundingKey reads the first key that is there, or makes one.
 func (n *Node) foundingKey() (key *wire.PrivateKey, from string, err error) {
-	for _, path := range n.cfg.ClusterKeyFiles {
-		b, err := os.ReadFile(path)
+	for _, k := range n.cfg.FoundingKeys {
+		b, err := k.Read()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, "", fmt.Errorf("read cluster key: %w", err)
 		}
-		key, err := wire.ParsePrivateKey(b, n.cfg.KeyPass)
+		key, err := wire.ParsePrivateKey(b, k.Pass)
 		if err != nil {
-			return nil, "", fmt.Errorf("read cluster key %s: %w", path, err)
+			return nil, "", fmt.Errorf("read cluster key %s: %w", k.From, err)
 		}
-		return key, path, nil
+		return key, k.From, nil
 	}
 	key, err = wire.GeneratePrivateKey(n.cfg.KeySize)
 	if err != nil {

@@ -71,8 +71,8 @@ func (n *Node) quorumWithout(m fsm.Member, what string) error {
 		return fmt.Errorf("peer %s: is the only voter; %s would leave none", m.ID, what)
 	}
 	if reachable <= left/2 {
-		return fmt.Errorf("peer %s: %s would leave %d of %d voters in contact, which is no quorum; start the missing masters or remove those first, see salt-run cluster.members",
-			m.ID, what, reachable, left)
+		return &thinQuorumError{fmt.Sprintf("peer %s: %s would leave %d of %d voters in contact, which is no quorum; "+
+			"start the missing masters or remove those first, see salt-run cluster.members", m.ID, what, reachable, left)}
 	}
 	return nil
 }

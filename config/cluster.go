@@ -76,6 +76,13 @@ func (l *loader) given(name string) bool {
 	return ok
 }
 
+// SharedKeys says that cluster_pki_dir is a folder that all masters mount, as
+// Salt's clusters without cluster_isolated_filesystem have it: it is read at
+// founding, and no master writes its copies of keys there.
+func (o *Options) SharedKeys() bool {
+	return o.ClusterID != "" && o.ClusterPkiDir != "" && o.ClusterPkiDir != o.PkiDir && !o.ClusterIsolatedFilesystem
+}
+
 // CheckPeers refuses a cluster without any other master to ask. It holds only
 // for a master that has no cluster state yet and that isn't told to found alone
 // (salt-master --found).

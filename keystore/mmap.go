@@ -55,6 +55,7 @@ const (
 const (
 	keysBank   = ".mmap_keys.idx"
 	deniedBank = ".mmap_denied.idx"
+	masterBank = ".mmap_master.idx"
 )
 
 // ErrMmap says that files of the mmap_key driver are not of its form.
@@ -90,6 +91,30 @@ func ReadMmap(dir string, l MmapLayout) ([]Key, error) {
 		}
 	}
 	return keys, nil
+}
+
+// ReadMmapMaster reads a file of the master itself, such as master.pem, that the mmap_key driver keeps in dir; without it
+// the error is fs.ErrNotExist.
+func ReadMmapMaster(dir, name string) ([]byte, error) {
+	l, err := MmapLayout{}.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	var found []byte
+	path := filepath.Join(dir, masterBank)
+	err = readBank(path, l, func(id string, _ time.Time, value []byte) error {
+		if id == name {
+			found = value
+		}
+		return nil
+	})
+	if err == nil && found == nil {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s from %s: %w", name, path, err)
+	}
+	return found, nil
 }
 
 // readBank opens the files of one bank; none are an empty bank.

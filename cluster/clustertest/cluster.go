@@ -61,6 +61,8 @@ type Node struct {
 	server *grpc.Server
 	// Register is called with the gRPC server before it serves, at each start.
 	Register func(n *Node, s grpc.ServiceRegistrar)
+	// BeforeRun is called at each start when the node is open and does not run yet: for OnApply.
+	BeforeRun func(n *Node)
 }
 
 // New makes a cluster of n nodes and starts them all; it waits for nothing.
@@ -166,6 +168,9 @@ func (n *Node) Start() {
 	port, node := n.port, n.Node
 	go func() { n.peerOK <- server.Serve(ln) }()
 	go func() { n.peerOK <- port.Serve(pctx) }()
+	if n.BeforeRun != nil {
+		n.BeforeRun(n)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel, n.ended = cancel, make(chan error, 1)
 	ended := n.ended

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,8 +49,9 @@ type rooms struct {
 	rpc    *grpc.Server // nil when stand-alone
 	node   *cluster.Node
 	keys   *keystore.Store
-	export *keystore.Exporter
-	roots  *statesync.Store // nil when stand-alone
+	export *keystore.Exporter // nil with a shared cluster_pki_dir
+	peers  *cluster.PeerFiles // nil when stand-alone or with a shared cluster_pki_dir
+	roots  *statesync.Store   // nil when stand-alone
 	store  *ringstore.Store
 	jobs   *jobcache.Cache
 	data   *miniondata.Data
@@ -79,7 +81,9 @@ func serveMaster(ctx context.Context, o *config.Options, found bool, log *slog.L
 		return errors.Join(err, r.node.Close())
 	}
 	defer r.store.Close()
-	defer r.export.Close()
+	if r.export != nil {
+		defer r.export.Close()
+	}
 	if err := r.openMaster(); err != nil {
 		return errors.Join(err, r.node.Close())
 	}
@@ -101,14 +105,11 @@ func (r *rooms) openCluster(found bool) error {
 		VoterTimeout: o.ClusterVoterTimeout, VoterCheck: o.ClusterVoterHealthInterval, DemoteCooldown: o.ClusterDemoteCooldown,
 		JoinTimeout: o.ClusterJoinTimeout, StaleLimit: o.ClusterStaleLimit, RingDeadAfter: o.RingDeadAfter,
 		IsolatedServe:  time.Duration(o.ClusterIsolatedServeSeconds) * time.Second,
-		PublishSession: o.PublishSession, KeySize: o.KeySize, KeyPass: o.KeyPass.Reveal(),
-		ClusterKeyFiles: []string{filepath.Join(o.PkiDir, o.ID+".pem"), filepath.Join(o.PkiDir, "master.pem")},
-		StateSync:       r.syncState,
-		OnFounded:       func(ctx context.Context, n *cluster.Node) error { return r.importKeys(ctx) },
+		PublishSession: o.PublishSession, KeySize: o.KeySize, FoundingKeys: foundingKeys(o), StateSync: r.syncState,
+		OnFounded: func(ctx context.Context, n *cluster.Node) error { return r.importKeys(ctx) },
 	}
 	var port cluster.PeerPort // nil stays nil
 	if o.ClusterID != "" {
-		cfg.ClusterKeyFiles = append([]string{filepath.Join(o.ClusterPkiDir, "cluster.pem")}, cfg.ClusterKeyFiles...)
 		advertise, err := o.ResolveAdvertise()
 		if err != nil {
 			return err
@@ -136,6 +137,28 @@ func (r *rooms) openCluster(found bool) error {
 	var err error
 	r.node, err = cluster.Open(cfg, port, r.log, r.reg)
 	return err
+}
+
+// foundingKeys are the places where Salt keeps the key that minions know their
+// master by, as files or in the mmap_key driver's; a cluster's before a master's
+// own. The driver in force is asked first: files may be older, from before it.
+func foundingKeys(o *config.Options) []cluster.FoundingKey {
+	var keys []cluster.FoundingKey
+	add := func(dir, name, pass string) {
+		path := filepath.Join(dir, name)
+		file := cluster.FoundingKey{From: path, Pass: pass, Read: func() ([]byte, error) { return os.ReadFile(path) }}
+		mapped := cluster.FoundingKey{From: "mmap_key:" + path, Pass: pass, Read: func() ([]byte, error) { return keystore.ReadMmapMaster(dir, name) }}
+		if o.KeysDriver == "mmap_key" {
+			file, mapped = mapped, file
+		}
+		keys = append(keys, file, mapped)
+	}
+	if o.ClusterID != "" {
+		add(o.ClusterPkiDir, "cluster.pem", o.ClusterKeyPass.Reveal())
+	}
+	add(o.PkiDir, strings.TrimSuffix(o.ID, "_master")+".pem", o.KeyPass.Reveal())
+	add(o.PkiDir, "master.pem", o.KeyPass.Reveal())
+	return keys
 }
 
 // maxMessage bounds one message between peers: a request's payload and what surrounds it.
@@ -168,11 +191,32 @@ func (r *rooms) openStores() error {
 	if r.keys, err = keystore.New(r.node, r.log, r.reg); err != nil {
 		return err
 	}
+	if err := r.openExports(); err != nil {
+		return err
+	}
+	return r.openRoots()
+}
+
+// openExports makes copies of keys as Salt's folders have them.
+func (r *rooms) openExports() error {
+	o := r.opts
+	if o.SharedKeys() {
+		r.log.Info("cluster_pki_dir is shared (cluster_isolated_filesystem is not set): keys are read there at founding, and not written", "path", o.ClusterPkiDir)
+		return nil
+	}
+	var err error
 	if r.export, err = keystore.NewExporter(r.keys, r.keysDir(), r.log); err != nil {
 		return err
 	}
 	r.node.OnApply(r.export.Follow)
-	return r.openRoots()
+	if r.port == nil {
+		return nil
+	}
+	if r.peers, err = cluster.NewPeerFiles(r.node, filepath.Join(r.keysDir(), "peers"), r.log); err != nil {
+		return err
+	}
+	r.node.OnApply(r.peers.Follow)
+	return nil
 }
 
 // openMaster joins what answers minions.
@@ -271,7 +315,12 @@ func (r *rooms) run(ctx context.Context) error {
 	if r.opts.Extra["fileserver_events"] == true {
 		upper.Go(func() error { return r.files.Watch(uctx, time.Minute, r.fileChanges) })
 	}
-	upper.Go(func() error { return r.export.Run(uctx) })
+	if r.export != nil {
+		upper.Go(func() error { return r.export.Run(uctx) })
+	}
+	if r.peers != nil {
+		upper.Go(func() error { return r.peers.Run(uctx) })
+	}
 	if r.roots != nil {
 		upper.Go(func() error { return r.roots.Run(uctx) })
 	}
