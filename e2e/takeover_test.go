@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,9 +16,21 @@ import (
 // minion of each release, which proves the kit; then our master is started on the
 // same configuration and keys, and the minions, untouched, answer it as well.
 func TestOurMasterTakesOverFromSalts(t *testing.T) {
+	takeOver(t, "", "master.pem", true)
+}
+
+// The same with the keys, the master's own included, in the files of Salt's
+// mmap_key driver. With those Salt 3008.3 itself lets minions sign in but answers
+// no request for pillar, so they begin to work with ours.
+func TestOurMasterTakesOverFromSaltsMmapKey(t *testing.T) {
+	takeOver(t, "keys.cache_driver: mmap_key\n", ".mmap_master.idx.heap", false)
+}
+
+func takeOver(t *testing.T, extra, keyFile string, working bool) {
+	t.Helper()
 	HAProxyProgram(t)
 	c := NewCluster(t, ClusterOptions{
-		Masters: 1, Plain: true, Programs: Theirs(t, "3008.3"), Balancer: BalancerOptions{File: "lb/haproxy-salt.cfg"},
+		Masters: 1, Plain: true, Programs: Theirs(t, "3008.3"), Balancer: BalancerOptions{File: "lb/haproxy-salt.cfg"}, Extra: extra,
 	})
 	c.Start(t)
 	m := c.Masters[0]
@@ -38,16 +51,15 @@ func TestOurMasterTakesOverFromSalts(t *testing.T) {
 			}
 		}
 	}
-	answers("Salt's master")
-	for _, minion := range c.Minions {
-		if n := minion.SignIns(t, 0); n < 1 {
-			t.Errorf("%s: no sign-in in its log", minion.ID)
-		}
+	if working {
+		answers("Salt's master")
 	}
-	key, err := os.ReadFile(filepath.Join(m.Dir, "pki", "master.pem"))
+	signedIn(t, c)
+	key, err := os.ReadFile(filepath.Join(m.Dir, "pki", keyFile))
 	if err != nil {
 		t.Fatal(err)
 	}
+	offsets := logSizes(c)
 	if code, took := m.Stop(t, 20*time.Second); code != 0 {
 		t.Errorf("salt-master ended with %d after %v", code, took)
 	}
@@ -59,11 +71,121 @@ func TestOurMasterTakesOverFromSalts(t *testing.T) {
 		t.Error(err)
 	}
 	answers("our master")
-	if now, err := os.ReadFile(filepath.Join(m.Dir, "pki", "master.pem")); err != nil || !bytes.Equal(now, key) {
-		t.Errorf("master.pem has changed: %v", err)
+	noComplaint(t, c, offsets)
+	if now, err := os.ReadFile(filepath.Join(m.Dir, "pki", keyFile)); err != nil || !bytes.Equal(now, key) {
+		t.Errorf("%s has changed: %v", keyFile, err)
 	}
 	if code, took := m.Stop(t, 20*time.Second); code != 0 || took > stopLimit {
 		t.Errorf("our master ended with %d after %v", code, took)
+	}
+}
+
+// signedIn waits until each minion has been let in and keeps its master's key,
+// which it will hold every later master to.
+func signedIn(t *testing.T, c *Cluster) {
+	t.Helper()
+	for _, m := range c.Minions {
+		Eventually(t, 120*time.Second, m.ID+" has signed in", func() error {
+			if m.LogSize() == 0 || m.SignIns(t, 0) < 1 {
+				return errors.New("no sign-in in its log")
+			}
+			return nil
+		})
+		if _, err := os.Stat(filepath.Join(m.Dir, "pki", "minion_master.pub")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// noComplaint looks for errors about keys in the minions' logs.
+func noComplaint(t *testing.T, c *Cluster, since map[*Minion]int64) {
+	t.Helper()
+	for _, m := range c.Minions {
+		for _, line := range m.Errors(t, since[m]) {
+			low := strings.ToLower(line)
+			if strings.Contains(low, "public key") || strings.Contains(low, "master key") || strings.Contains(low, "[critical") {
+				t.Errorf("%s: %s", m.ID, line)
+			}
+		}
+	}
+}
+
+// Two real masters in Salt's cluster mode, as 3007 has it on a shared folder and
+// as 3008 has it with a folder for each; then two of ours in their place, on the
+// same configuration and keys.
+func TestOursTakeOverFromSaltsCluster(t *testing.T) {
+	for _, tt := range []struct {
+		release string
+		shared  bool
+	}{{"3007.15", true}, {"3008.3", false}} {
+		t.Run(tt.release, func(t *testing.T) { takeOverCluster(t, tt.release, tt.shared) })
+	}
+}
+
+func takeOverCluster(t *testing.T, release string, shared bool) {
+	HAProxyProgram(t)
+	c := NewCluster(t, ClusterOptions{
+		Masters: 2, Plain: true, Programs: Theirs(t, release), Balancer: BalancerOptions{File: "lb/haproxy-salt.cfg"},
+	})
+	folder := func(m *Master) string {
+		if shared {
+			return filepath.Join(c.Dir, "shared")
+		}
+		return filepath.Join(m.Dir, "cluster_pki")
+	}
+	for i, m := range c.Masters {
+		peer := c.Masters[1-i]
+		text := strings.Replace(m.Config(t), "id: "+m.ID, "id: "+m.Addr, 1) + fmt.Sprintf(
+			"cluster_id: e2e\ncluster_peers: [%s]\ncluster_pki_dir: %s\ncluster_secret: %s\nauto_accept: True\n", peer.Addr, folder(m), c.Secret)
+		if !shared {
+			text += "cluster_isolated_filesystem: True\nkeys.cache_driver: localfs_key\n"
+		}
+		m.ID = m.Addr
+		m.Configure(t, text)
+		if err := os.MkdirAll(folder(m), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.StartBalancer(t)
+	for _, m := range c.Masters {
+		m.Run(t)
+		Eventually(t, 60*time.Second, m.ID+" answers", m.Ready)
+	}
+	c.AddMinions(t, "minion", "", "3006.28", release)
+	// That they answer is not asked: through a balancer in front of two masters a
+	// 3008 minion gets no pillar of Salt's own.
+	signedIn(t, c)
+	key, err := os.ReadFile(filepath.Join(folder(c.Masters[0]), "cluster.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	offsets := logSizes(c)
+	for _, m := range c.Masters {
+		m.Stop(t, 30*time.Second)
+		m.Use(Ours(t))
+		m.plain = false
+	}
+	for _, m := range c.Masters {
+		m.Run(t)
+	}
+	for _, m := range c.Masters {
+		Eventually(t, 60*time.Second, m.ID+" is ready", m.Ready)
+		if err := hasKeys(t, m, "minions", c.IDs()); err != nil {
+			t.Errorf("%s: %v", m.ID, err)
+		}
+		Eventually(t, 90*time.Second, "all minions answer our "+m.ID, func() error {
+			if got, r := m.Ping(t, "-t", "5"); !slices.Equal(got, c.IDs()) {
+				return fmt.Errorf("%v", r)
+			}
+			return nil
+		})
+	}
+	noComplaint(t, c, offsets)
+	if now, err := os.ReadFile(filepath.Join(folder(c.Masters[0]), "cluster.pem")); err != nil || !bytes.Equal(now, key) {
+		t.Errorf("cluster.pem has changed: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(folder(c.Masters[0]), ".clustermaster_export")); (err == nil) == shared {
+		t.Errorf("keys are exported to a shared folder, or not to an own one: %v", err)
 	}
 }
 
