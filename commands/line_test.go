@@ -47,7 +47,6 @@ func run(args ...string) line {
 func (l line) in(text string) line      { l.stdin = text; return l }
 func (l line) saves(name string) line   { l.save = name; return l }
 func (l line) writes(path string) line  { l.file = path; return l }
-func (l line) with(e ...string) line    { l.env = e; return l }
 func (l line) blocks(begin string) line { l.order = regexp.MustCompile(begin); return l }
 func (l line) anyOrder() line           { return l.blocks(`^(\x1b\[[0-9;]*m)?['{ ]*"?(web-|ghost)`) }
 func (l line) mask(form, to string) line {

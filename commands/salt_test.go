@@ -6,8 +6,6 @@ import (
 	"testing"
 )
 
-const failedLine = "ERROR: Minions returned with non-zero exit code\n"
-
 func saltScenes() []scene {
 	return []scene{
 		{name: "01_ping", lines: []line{

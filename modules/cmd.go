@@ -138,7 +138,7 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 }
 
 // rstrip is Python's str.rstrip.
-func rstrip(s string) string { return strings.TrimRight(s, " \t\n\r\v\f\x1c\x1d\x1e\x1f\x85") }
+func rstrip(s string) string { return strings.TrimRight(s, " \t\n\r\v\f\x1c\x1d\x1e\x1f\u0085") }
 
 // argv is the command with its arguments.
 func (c *call) argv() ([]string, error) {
