@@ -117,7 +117,7 @@ func (b *box) open() {
 	if err != nil {
 		b.c.t.Fatal(err)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.WaitForHandlers(true))
 	s.RegisterRPC(server)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(ln) }()
