@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what the tests use beside Go: haproxy, ip and Python's venv from the
+# Installs what the tests use beside Go: haproxy, ip, gpg and Python's venv from the
 # distribution, Salt's releases into virtual environments. What can't be
 # installed is said; the tests that need it are left out and say so too.
 set -u
@@ -35,6 +35,10 @@ fi
 # Partitions of the network; without ip a proxy stands in.
 if ! command -v ip >/dev/null; then
     packages iproute2
+fi
+# The gpg renderer.
+if ! command -v gpg >/dev/null; then
+    packages gnupg
 fi
 scripts/venvs.sh "${CLUSTERMASTER_SALT_VENVS:-$PWD/.build/venvs}" || true
 exit 0
