@@ -78,6 +78,7 @@ func openInterpreter(o Options, log *slog.Logger) (*interpreter, error) {
 	}
 	p.flags = append(p.flags, "-X", "pycache_prefix="+p.cache)
 	debug.FreeOSMemory()
+	forgetEmbedded()
 	log.Info("renderer ready", "path", p.exe, "took", time.Since(began).Round(time.Millisecond))
 	return p, nil
 }

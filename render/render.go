@@ -203,6 +203,8 @@ func asText(value any) (string, bool) {
 func (j *job) jinja(ctx context.Context, text string) (any, error) {
 	j.used.addOptions()
 	if plainText(text) && !customSyntax(j.c.Opts, j.src.SLS) {
+		// Jinja drops a line end at the end, Salt puts back what was a \n.
+		text = strings.TrimSuffix(text, "\r")
 		return strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), nil
 	}
 	return j.ask(ctx, "jinja", text)

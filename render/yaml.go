@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/big"
+	"regexp"
 
 	"clustermaster/internal/yaml11"
 	"clustermaster/wire"
@@ -12,7 +13,10 @@ import (
 // yaml reads a document in Go. What Go's reader refuses goes to the worker, whose
 // reader is Salt's own: for the value, or for Salt's text of the error.
 func (j *job) yaml(ctx context.Context, text string) (any, error) {
-	v, err := yaml11.Load([]byte(text))
+	if unsure.MatchString(text) {
+		return j.ask(ctx, "yaml", text)
+	}
+	v, err := loadYAML(text)
 	var e *yaml11.Error
 	if errors.As(err, &e) && e.TooLarge {
 		return nil, &problem{e.Error(), e.Line}
@@ -20,6 +24,20 @@ func (j *job) yaml(ctx context.Context, text string) (any, error) {
 	if err != nil {
 		j.r.m.yamlFallbacks.Inc()
 		return j.ask(ctx, "yaml", text)
+	}
+	return v, nil
+}
+
+// unsure matches what the two readers judge differently: tabs where a line or a value starts,
+// and damaged binary data.
+var unsure = regexp.MustCompile(`(?m)^ *\t|[?:-] *\t|!!binary`)
+
+// loadYAML is Salt's yaml renderer; a document that is nothing, false, 0 or empty
+// is an empty map.
+func loadYAML(text string) (any, error) {
+	v, err := yaml11.Load([]byte(text))
+	if err != nil {
+		return nil, err
 	}
 	if empty(v) {
 		return wire.Map{}, nil
