@@ -82,8 +82,35 @@ func TestCorpus(t *testing.T) {
 	if len(cases) < 500 {
 		t.Fatalf("only %d cases", len(cases))
 	}
+	compareAll(t, newRenderer(t, Options{}), cases)
+}
+
+// TestOtherPython renders the corpus with the interpreter that render_python
+// names, one that has Salt, which py files may then import.
+func TestOtherPython(t *testing.T) {
+	t.Parallel()
+	r := newRenderer(t, Options{Python: saltPython(t)})
+	compareAll(t, r, corpus(t))
+	src := source("t", "#!py\nimport salt.utils.data\ndef run():\n    return {'a': salt.utils.data.is_true('yes')}\n")
+	v, err := r.Render(t.Context(), src, "jinja|yaml", Context{}, tree{})
+	if err != nil || !reflect.DeepEqual(v, object("a", false)) {
+		t.Fatalf("py with Salt: %v, %v", v, err)
+	}
+}
+
+// saltPython is the interpreter of the real Salt.
+func saltPython(t *testing.T) string {
+	t.Helper()
+	python := filepath.Join(os.Getenv("CLUSTERMASTER_SALT_VENVS"), "salt-3008.3", "bin", "python")
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
+	}
+	return python
+}
+
+func compareAll(t *testing.T, r *Renderer, cases []corpusCase) {
+	t.Helper()
 	want := savedResults(t)
-	r := newRenderer(t, Options{})
 	h := corpusHost(t)
 	for i, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
@@ -98,10 +125,7 @@ func TestCorpus(t *testing.T) {
 // TestCorpusIsSalts asks the real Salt whether testdata/corpus.json is still true.
 func TestCorpusIsSalts(t *testing.T) {
 	t.Parallel()
-	python := filepath.Join(os.Getenv("CLUSTERMASTER_SALT_VENVS"), "salt-3008.3", "bin", "python")
-	if _, err := os.Stat(python); err != nil {
-		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
-	}
+	python := saltPython(t)
 	in, err := json.Marshal(corpus(t))
 	if err != nil {
 		t.Fatal(err)

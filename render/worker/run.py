@@ -3,7 +3,10 @@
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+# Another interpreter's own packages come first: the C modules here are of one
+# release of Python.
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0 if sys.flags.no_site else len(sys.path), here)
 
 from renderworker.serve import main  # noqa: E402
 

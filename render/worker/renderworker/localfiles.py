@@ -8,8 +8,11 @@ import stat
 def file_hashsum(path, form="sha256", chunk_size=65536):
     if form not in hashlib.algorithms_available:
         raise ValueError(f"Invalid hash type: {form}")
+    digest = hashlib.new(form)
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, form).hexdigest()
+        while chunk := file.read(chunk_size):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def list_files(directory):
