@@ -18,7 +18,8 @@ type machine struct {
 	state *fsm.State
 	feed  *feed
 
-	applied atomic.Uint64 // index of the last command applied
+	applied atomic.Uint64                 // index of the last command or change of voters applied
+	servers atomic.Pointer[[]raft.Server] // of the last change of voters applied since the start or the last snapshot
 
 	mu     sync.Mutex // guards all below; never held across a call out of this type
 	moved  chan struct{}
@@ -28,7 +29,7 @@ type machine struct {
 	onFail func(error)
 }
 
-var _ raft.FSM = (*machine)(nil)
+var _ raft.ConfigurationStore = (*machine)(nil)
 
 func newMachine(state *fsm.State, feed *feed, onFail func(error)) *machine {
 	return &machine{state: state, feed: feed, moved: make(chan struct{}), onFail: onFail}
@@ -56,17 +57,31 @@ func (m *machine) Apply(entry *raft.Log) any {
 		return outcome{err: err}
 	}
 	result, change := m.state.Apply(entry.Index, cmd)
-	m.applied.Store(entry.Index)
-	m.mu.Lock()
-	m.quiet = cmd.Op() == fsm.OpNoop
-	m.lastAt = time.Now()
-	close(m.moved)
-	m.moved = make(chan struct{})
-	m.mu.Unlock()
+	m.advance(entry.Index, cmd.Op() == fsm.OpNoop)
 	if result.Changed {
 		m.feed.push(entry.Index, change)
 	}
 	return outcome{result: result}
+}
+
+// StoreConfiguration implements raft.ConfigurationStore: it is called in the order of the log, once a change is committed.
+// Snapshots don't count it among what is applied; the Noop that follows it does that for whoever begins with one.
+func (m *machine) StoreConfiguration(index uint64, c raft.Configuration) {
+	if index <= m.applied.Load() {
+		return // at start: raft's own configuration is at least as new
+	}
+	m.servers.Store(&c.Servers)
+	m.advance(index, false)
+}
+
+// advance tells waiters that the entry at index is applied.
+func (m *machine) advance(index uint64, quiet bool) {
+	m.applied.Store(index)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.quiet, m.lastAt = quiet, time.Now()
+	close(m.moved)
+	m.moved = make(chan struct{})
 }
 
 func (m *machine) fail(err error) {
@@ -127,6 +142,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 		return err
 	}
 	index := m.state.AppliedIndex()
+	m.servers.Store(nil)
 	m.applied.Store(index)
 	m.mu.Lock()
 	close(m.moved)

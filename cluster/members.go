@@ -34,12 +34,12 @@ func (n *Node) Self() Member {
 	if !ok {
 		m = n.self
 	}
-	return n.view(m, n.voters())
+	return n.view(m, n.agreedVoters())
 }
 
 // Members lists the members sorted by id; empty before founding.
 func (n *Node) Members() []Member {
-	voters := n.voters()
+	voters := n.agreedVoters()
 	all := n.state.Members()
 	out := make([]Member, len(all))
 	for i, m := range all {
@@ -74,10 +74,20 @@ func (n *Node) view(m fsm.Member, voters map[string]bool) Member {
 	return v
 }
 
-// voters returns the nodes with a vote in raft's latest configuration.
-func (n *Node) voters() map[string]bool {
+// voters returns the nodes with a vote in raft's latest configuration, which a new leader may undo. Raft counts by it.
+func (n *Node) voters() map[string]bool { return votersOf(n.servers()) }
+
+// agreedVoters returns the nodes with a vote by what is committed and applied here: what operators are told.
+func (n *Node) agreedVoters() map[string]bool {
+	if s := n.machine.servers.Load(); s != nil {
+		return votersOf(*s)
+	}
+	return n.voters()
+}
+
+func votersOf(servers []raft.Server) map[string]bool {
 	out := make(map[string]bool)
-	for _, s := range n.servers() {
+	for _, s := range servers {
 		if s.Suffrage == raft.Voter {
 			out[string(s.ID)] = true
 		}

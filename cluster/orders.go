@@ -119,7 +119,7 @@ func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Remova
 	}
 	out.Unconfirmed = n.ConfirmEverywhere(ctx, index)
 	warn(n.RotateKeys(ctx), "the secrets of minions' sessions were not rotated, and %s knows them; run salt-run cluster.rotate_keys", m.ID)
-	err = n.until(ctx, func() bool { return !n.voters()[m.Node] })
+	err = n.until(ctx, func() bool { return !n.agreedVoters()[m.Node] })
 	warn(err, "the leader still counts the vote of %s; it takes it as soon as it can", m.ID)
 	n.log.Info("peer removed by order", "peer", m.ID, "addr", m.Addr, "index", index)
 	return out, nil
@@ -191,7 +191,7 @@ func (n *Node) Promote(ctx context.Context, name string) (id string, promoted bo
 		return "", false, err
 	}
 	voters := n.voters()
-	if voters[m.Node] && !m.Learner {
+	if n.agreedVoters()[m.Node] && !m.Learner {
 		return m.ID, true, nil
 	}
 	if !voters[m.Node] && len(voters) >= n.cfg.MaxVoters {
@@ -200,7 +200,7 @@ func (n *Node) Promote(ctx context.Context, name string) (id string, promoted bo
 	if err := n.mark(ctx, m, fsm.MarkVoter); err != nil {
 		return "", false, err
 	}
-	return m.ID, n.until(ctx, func() bool { return n.voters()[m.Node] }) == nil, nil
+	return m.ID, n.until(ctx, func() bool { return n.agreedVoters()[m.Node] }) == nil, nil
 }
 
 // Demote takes a member's vote until Promote; left is how many voters there are then.
@@ -217,10 +217,10 @@ func (n *Node) Demote(ctx context.Context, name string) (id string, left int, er
 	if err := n.mark(ctx, m, fsm.MarkLearner); err != nil {
 		return "", 0, err
 	}
-	if err := n.until(ctx, func() bool { return !n.voters()[m.Node] }); err != nil {
+	if err := n.until(ctx, func() bool { return !n.agreedVoters()[m.Node] }); err != nil {
 		return "", 0, fmt.Errorf("peer %s: still has its vote, the leader takes it as soon as it can: %w", m.ID, err)
 	}
-	return m.ID, len(n.voters()), nil
+	return m.ID, len(n.agreedVoters()), nil
 }
 
 // TransferLeader makes another voter the leader: the named one, or with "" the one that is furthest.
