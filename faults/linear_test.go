@@ -123,11 +123,14 @@ func (o *operators) lookKeys(number int, m *e2e.Master) error {
 	return nil
 }
 
+// errNotSent says that nothing was asked of a master: it can't be reached.
+var errNotSent = errors.New("not sent")
+
 // runner calls a runner function on a master; the text is what it said beside its result.
 func runner(m *e2e.Master, fun string, args ...any) (ret any, text string, err error) {
 	c, err := at(context.Background(), m)
 	if err != nil {
-		return nil, "", err
+		return nil, "", fmt.Errorf("%w: %w", errNotSent, err)
 	}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit+15*time.Second)
@@ -185,7 +188,7 @@ func (o *operators) order(number int, m *e2e.Master, h *history, id string, func
 	}
 	begun := h.now()
 	ret, _, err := runner(m, functions[which], id)
-	if err != nil && (errors.Is(err, operator.ErrNoMaster) && time.Duration(h.now()-begun) < dialLimit || notTried(err)) {
+	if err != nil && (errors.Is(err, errNotSent) || notTried(err)) {
 		return
 	}
 	out := outcome{unknown: err != nil, changed: true}
