@@ -69,7 +69,7 @@ func (n *Node) view(m fsm.Member, voters map[string]bool) Member {
 	n.mu.Unlock()
 	v.Applied, v.Sync = c.applied, c.sync
 	if v.Reachable {
-		v.Serving, v.Ready = c.serving, c.ready
+		v.Serving, v.Ready = c.serving, c.ready && !m.Draining // what it said may be older than the order
 	}
 	return v
 }

@@ -34,7 +34,7 @@ func TestDocs(t *testing.T) {
 		}
 		return nil
 	})
-	for _, name := range []string{"README.md", "docs/commands.md"} {
+	for _, name := range []string{"README.md", "docs/commands.md", "docs/operations.md"} {
 		b, err := os.ReadFile(filepath.Join(e2e.Root(t), name))
 		if err != nil {
 			t.Fatal(err)

@@ -527,7 +527,7 @@ func TestQuorumLostForGood(t *testing.T) {
 // there.
 func TestBackupBringsAClusterBack(t *testing.T) {
 	Venvs(t)
-	c := NewCluster(t, ClusterOptions{})
+	c := NewCluster(t, ClusterOptions{Extra: "keys.cache_driver: mmap_key\n"}) // with which Salt's own masters never join
 	c.StartMasters(t)
 	minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3008.3", Master: c.Masters[1].Addr})
 	minion.Run(t)

@@ -116,7 +116,10 @@ func Orders(o ClusterOrders) []Function {
 				if err != nil {
 					return nil, err
 				}
-				if left == 2 {
+				switch left {
+				case 1:
+					c.Warn("1 voter is left: its death stops changes of keys and members")
+				case 2:
 					c.Warn("2 voters are left: the death of either stops changes of keys and members")
 				}
 				return wire.Map{{Key: "demoted", Value: id}, {Key: "voter_count", Value: int64(left)}}, nil
