@@ -21,7 +21,7 @@ type room struct {
 var rooms = map[string]room{
 	"cmd/clustermaster":   {[]string{"*"}, "the composition root joins everything; nothing imports it"},
 	"dev":                 {[]string{"simminion"}, "the playground starts processes and simulated minions; it has no part of a master"},
-	"bench":               {[]string{"internal/chart", "config", "dev", "operator", "simminion", "transport/minion", "wire", "gather"}, "the load generator is a client: it must run against any master"},
+	"bench":               {[]string{"internal/chart", "dev", "operator", "simminion", "transport/minion", "wire", "gather"}, "the load generator is a client: it must run against any master"},
 	"e2e":                 {[]string{"dev"}, "black-box tests know processes only"},
 	"faults":              {nil, "black-box tests know processes only"},
 	"conformance":         {[]string{"simminion", "transport/minion", "wire"}, "a minion's side, against any master"},

@@ -44,6 +44,7 @@ Examples:
   clustermaster bench --self
   clustermaster bench --self --quick --json figures.json
   clustermaster bench --self --only return --profile profiles
+  clustermaster bench --self --sizes 1,3,5,7 --only return,minion_event
   clustermaster bench --compare .build/venvs/salt-3008.3 --docs docs
   clustermaster bench --master salt.example.net --minions 500 --workers 64 --seconds 20
   clustermaster bench --master 10.0.0.1,10.0.0.2,10.0.0.3 --only return,minion_event --rate 50%%
@@ -59,6 +60,7 @@ type flags struct {
 	keys, json, binary, dir       string
 	profile, svg, compare, docs   string
 	rounds                        int
+	sizes                         []int
 	self, quick                   bool
 	set                           func(name string) bool
 }
@@ -71,6 +73,7 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.StringSliceVar(&f.masters, "master", nil, "measure the master at `HOST[:PORT]` (request port, default 4506); several are measured together, connections spread over them")
 	fs.BoolVar(&f.self, "self", false, "start our own masters and measure them")
 	fs.StringVar(&f.compare, "compare", "", "measure Salt's own master, installed in the virtual environment `VENV`, and ours in turns")
+	fs.IntSliceVar(&f.sizes, "sizes", []int{1, 3}, "with --self and --compare: numbers of masters to measure")
 	fs.IntVar(&f.rounds, "rounds", 3, "with --compare: how often each is measured")
 	fs.StringVar(&f.docs, "docs", "", "with --compare: write performance.md and its plots into `DIR`")
 	fs.StringVar(&f.svg, "svg", "", "also draw the latencies into `FILE`")
@@ -144,6 +147,11 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 	} {
 		if !(c.v >= c.min && c.v <= c.max) {
 			return fmt.Errorf("--%s %v: want %v to %v", c.name, c.v, c.min, c.max)
+		}
+	}
+	for _, n := range f.sizes {
+		if n < 1 || n > 9 {
+			return fmt.Errorf("--sizes %d: want 1 to 9", n)
 		}
 	}
 	return nil
@@ -254,7 +262,7 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 		}
 	}
 	if f.compare != "" {
-		p := comparePlan{program: f.binary, venv: f.compare, dir: f.dir, rounds: f.rounds, masters: []int{1, 3},
+		p := comparePlan{program: f.binary, venv: f.compare, dir: f.dir, rounds: f.rounds, masters: f.sizes,
 			minions: f.minions, workers: f.workers, fleet: f.fleet}
 		if err := b.compare(ctx, p, r); err != nil {
 			return err
@@ -266,7 +274,7 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 		return err
 	}
 	if f.self {
-		s := selfPlan{program: f.binary, dir: f.dir, masters: []int{1, 3}, minions: f.minions, workers: f.workers, fleet: f.fleet, profile: f.profile}
+		s := selfPlan{program: f.binary, dir: f.dir, masters: f.sizes, minions: f.minions, workers: f.workers, fleet: f.fleet, profile: f.profile}
 		if err := b.self(ctx, s, r); err != nil {
 			return err
 		}

@@ -171,8 +171,12 @@ func (o *group) configure(files, pillar string) error {
 		name = u.Username
 	}
 	for _, m := range o.masters {
+		id := m.id
+		if o.product.sharedKeys {
+			id = m.host
+		}
 		text := fmt.Sprintf("id: %s\ninterface: %s\nroot_dir: %s\nsock_dir: %s\nuser: %s\nlog_level: warning\nauto_accept: true\n"+
-			"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n%s", m.id, m.host, m.dir, sockFolder, name, files, pillar, o.product.options)
+			"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n%s", id, m.host, m.dir, sockFolder, name, files, pillar, o.product.options)
 		if len(o.masters) > 1 {
 			text += fmt.Sprintf("cluster_id: bench\ncluster_secret: %s\ncluster_peers:\n", base64.RawURLEncoding.EncodeToString(secret))
 			for _, p := range o.masters {

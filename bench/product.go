@@ -24,7 +24,7 @@ type product struct {
 	argv []string // starts a master in the foreground; -c and its folder follow
 	// options are lines of configuration that this product needs.
 	options string
-	// sharedKeys: the masters of a cluster need one cluster_pki_dir together.
+	// sharedKeys: the masters of a cluster need one cluster_pki_dir together, and know each other by address: that is their id.
 	sharedKeys bool
 	ready      func(ctx context.Context, m *masterProcess) bool
 	// ping publishes one test.ping to all simulated minions and returns how many answered, and how long the last one took
