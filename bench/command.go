@@ -44,6 +44,7 @@ Examples:
   clustermaster bench --self
   clustermaster bench --self --quick --json figures.json
   clustermaster bench --self --only return --profile profiles
+  clustermaster bench --self --sizes 1 --minions 1000 --only file_list --fill 1000000
   clustermaster bench --self --sizes 1,3,5,7 --only return,minion_event
   clustermaster bench --compare .build/venvs/salt-3008.3 --docs docs
   clustermaster bench --master salt.example.net --minions 500 --workers 64 --seconds 20
@@ -55,6 +56,7 @@ Examples:
 type flags struct {
 	masters                       []string
 	minions, workers, fleet, pid  int
+	fill                          int
 	seconds, warmup               float64
 	rate, only, file, env, prefix string
 	keys, json, binary, dir       string
@@ -92,6 +94,7 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.IntVar(&f.fleet, "fleet", 100, "with --self and --compare: number of simulated minions that listen and answer (with --compare default 1000, 0 for none)")
 	fs.StringVar(&f.json, "json", "", "also write everything to `FILE`")
 	fs.StringVar(&f.binary, "binary", "", "with --self: the `PROGRAM` to start (default this one)")
+	fs.IntVar(&f.fill, "fill", 0, "with --self: put so many returns into the job cache, then measure disk, files and look-ups")
 	fs.StringVar(&f.profile, "profile", "", "with --self: `DIR` for profiles of the masters (CPU, allocations, blocking, mutexes), for go tool pprof")
 	fs.StringVar(&f.dir, "dir", "", "with --self: where the masters' folders are made, for a look at another disk (default the system's temporary folder)")
 	err := fs.Parse(args)
@@ -143,7 +146,8 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 		max  float64
 	}{
 		{"minions", float64(f.minions), 1, 100_000}, {"workers", float64(f.workers), 1, float64(f.minions)}, {"seconds", f.seconds, 0.1, 86_400},
-		{"warmup", f.warmup, 0, 3600}, {"fleet", float64(f.fleet), float64(least), 10_000}, {"rounds", float64(f.rounds), 1, 99}, {"pid", float64(f.pid), 0, 1 << 30},
+		{"warmup", f.warmup, 0, 3600}, {"fleet", float64(f.fleet), float64(least), 10_000}, {"rounds", float64(f.rounds), 1, 99},
+		{"fill", float64(f.fill), 0, 100_000_000}, {"pid", float64(f.pid), 0, 1 << 30},
 	} {
 		if !(c.v >= c.min && c.v <= c.max) {
 			return fmt.Errorf("--%s %v: want %v to %v", c.name, c.v, c.min, c.max)
@@ -274,7 +278,7 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 		return err
 	}
 	if f.self {
-		s := selfPlan{program: f.binary, dir: f.dir, masters: f.sizes, minions: f.minions, workers: f.workers, fleet: f.fleet, profile: f.profile}
+		s := selfPlan{program: f.binary, dir: f.dir, masters: f.sizes, minions: f.minions, workers: f.workers, fleet: f.fleet, profile: f.profile, fill: f.fill}
 		if err := b.self(ctx, s, r); err != nil {
 			return err
 		}

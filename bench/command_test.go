@@ -226,12 +226,12 @@ func TestSelf(t *testing.T) {
 	report := filepath.Join(dir, "report.json")
 	var stdout, stderr bytes.Buffer
 	code := Command(t.Context(), []string{"--self", "--quick", "--binary", program, "--dir", dir, "--json", report, "--seconds", "0.4", "--minions", "12",
-		"--workers", "6", "--fleet", "9", "--only", "auth,return,return+job,minion_event,pillar,file_list"}, &stdout, &stderr)
+		"--workers", "6", "--fleet", "9", "--only", "auth,return,return+job,minion_event,pillar,file_list", "--fill", "200"}, &stdout, &stderr)
 	t.Log(stdout.String())
 	if code != exitGood || stderr.Len() > 0 {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
-	checkReport(t, report, 2, 7, 4)
+	checkReport(t, report, 2, 7, 9)
 	if left, _ := filepath.Glob(filepath.Join(dir, "clustermaster-bench-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

@@ -90,6 +90,15 @@ func TestBucketsAreContiguous(t *testing.T) {
 	}
 }
 
+// The generator must not collect garbage while it measures.
+func TestRecordAllocatesNothing(t *testing.T) {
+	var h Histogram
+	h.Record(maxLatency)
+	if n := testing.AllocsPerRun(100, func() { h.Record(3 * time.Millisecond) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func BenchmarkHistogramRecord(b *testing.B) {
 	var h Histogram
 	h.Record(maxLatency)

@@ -42,7 +42,7 @@ type Column struct {
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	Unit  string  `json:"unit"` // MB, s or ms
+	Unit  string  `json:"unit"` // MB, s, ms or files
 	Note  string  `json:"note,omitempty"`
 }
 

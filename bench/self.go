@@ -18,6 +18,7 @@ type selfPlan struct {
 	minions      int   // of the generator
 	workers      int
 	fleet        int    // simulated minions
+	fill         int    // returns to fill the job cache with
 	profile      string // a folder for profiles; "" for none
 }
 
@@ -98,6 +99,9 @@ func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name
 			peak = maxima(peak, now)
 		}
 	})
+	if err == nil && s.fill > 0 {
+		err = b.fill(ctx, g, o, s.fill, &c)
+	}
 	g.Close()
 	if err != nil {
 		return c, err

@@ -182,6 +182,14 @@ func TestRankAgreesAndSpreads(t *testing.T) {
 	}
 }
 
+// Every request looks owners up.
+func TestLookupAllocatesNothing(t *testing.T) {
+	r := New(names(5), 256, 3, 1)
+	if n := testing.AllocsPerRun(100, func() { _ = r.Owns("m1", r.Partition("20261121093335299638")) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func BenchmarkNew(b *testing.B) {
 	for _, n := range []int{3, 20, 100} {
 		b.Run(fmt.Sprintf("members=%d", n), func(b *testing.B) {

@@ -417,6 +417,38 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// The budgets of allocations of the two busiest requests, from bytes to bytes, with a job cache that allocates little.
+func TestAllocations(t *testing.T) {
+	for name, tt := range map[string]struct {
+		budget float64
+		load   wire.Map
+	}{
+		"_return":       {40, pingReturn()},
+		"_minion_event": {28, startEvent()},
+	} {
+		k := newKit(t, nil)
+		k.events.Close()
+		p := k.accept("m1").seal(tt.load, nonce())
+		run := func() {
+			if _, err := k.Handle(context.Background(), Request{Payload: p}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run() // the first one makes keys
+		if n := testing.AllocsPerRun(100, run); n > tt.budget && !underRace {
+			t.Errorf("%s: %v allocations, budget %v", name, n, tt.budget)
+		}
+	}
+}
+
+func pingReturn() wire.Map {
+	return dict("cmd", "_return", "success", true, "return", true, "retcode", int64(0), "jid", "20261121093500438490", "fun", "test.ping", "fun_args", []any{})
+}
+
+func startEvent() wire.Map {
+	return dict("cmd", "_minion_event", "data", "Minion m1 started at "+time.ANSIC, "tag", "salt/minion/m1/start", "pretag", nil)
+}
+
 func benchmark(b *testing.B, payload func(m *fakeMinion) []byte) {
 	k := newKit(b, nil)
 	k.events.Close()
@@ -433,13 +465,13 @@ func benchmark(b *testing.B, payload func(m *fakeMinion) []byte) {
 
 func BenchmarkReturn(b *testing.B) {
 	benchmark(b, func(m *fakeMinion) []byte {
-		return m.seal(dict("cmd", "_return", "success", true, "return", true, "retcode", int64(0), "jid", "20261121093500438490", "fun", "test.ping", "fun_args", []any{}), nonce())
+		return m.seal(pingReturn(), nonce())
 	})
 }
 
 func BenchmarkMinionEvent(b *testing.B) {
 	benchmark(b, func(m *fakeMinion) []byte {
-		return m.seal(dict("cmd", "_minion_event", "data", "Minion m1 started at "+time.ANSIC, "tag", "salt/minion/m1/start", "pretag", nil), nonce())
+		return m.seal(startEvent(), nonce())
 	})
 }
 
