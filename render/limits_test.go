@@ -221,3 +221,44 @@ func TestWorkersEnd(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
+
+// A worker in a loop whose master died ends by itself.
+func TestForgottenWorkerEnds(t *testing.T) {
+	t.Parallel()
+	r := newRenderer(t, Options{})
+	py, err := r.pool.interpreter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := startWorker(t.Context(), r.opts, py, r.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.end()
+	src := source("t", "#!py\ndef run():\n  while True: pass\n")
+	c := &conversation{w: w, q: request{kind: "py", text: string(src.Data), src: src, parts: newParts(src, Context{}), host: tree{}}, left: time.Second}
+	if err := c.begin(); err != nil {
+		t.Fatal(err)
+	}
+	w.in.Close()
+	<-w.gone
+	if status, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGALRM {
+		t.Errorf("ended by %v", w.cmd.ProcessState)
+	}
+}
+
+// An interpreter that is not there, or is none, is named with the remedy.
+func TestNoInterpreter(t *testing.T) {
+	t.Parallel()
+	for exe, says := range map[string]string{"/nope/python3": "else set render_python", "/bin/true": "it ended at once or said nothing"} {
+		r := newRenderer(t, Options{Python: exe})
+		_, err := r.Render(t.Context(), source("t", "{{ 1 }}"), "jinja|yaml", Context{}, tree{})
+		if err == nil || !strings.Contains(err.Error(), "start render worker "+exe) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", exe, err)
+		}
+		// What needs no worker is rendered all the same.
+		if v, err := r.Render(t.Context(), source("t", "a: 1"), "jinja|yaml", Context{}, tree{}); err != nil || !reflect.DeepEqual(v, object("a", int64(1))) {
+			t.Errorf("plain file: %v, %v", v, err)
+		}
+	}
+}

@@ -69,6 +69,9 @@ func openInterpreter(o Options, log *slog.Logger) (*interpreter, error) {
 			return nil, fmt.Errorf("unpack embedded Python: %w; render_python names another one", err)
 		}
 		p.exe = filepath.Join(home, "bin", pythonExe)
+		if err := os.Chmod(p.exe, 0o700); err != nil {
+			return nil, fmt.Errorf("unpack embedded Python: %w", err)
+		}
 		p.flags = append(p.flags, "-S")
 	}
 	// Compiled modules are made anew by each master, so they need no check.

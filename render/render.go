@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,6 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultWorkers     = 2
 	DefaultTimeout     = 60 * time.Second
 	DefaultMemoryLimit = 1 << 30
 	DefaultOutputLimit = 64 << 20
@@ -30,7 +30,8 @@ type Options struct {
 	Dir string
 	// Python is another interpreter (option render_python), "" for the embedded one. It needs no packages.
 	Python string
-	// Workers is how many processes render at once. A render that waits for one is bounded by its context.
+	// Workers is how many processes render at once; by default one per core, at least two. A render that waits for one is
+	// bounded by its context.
 	Workers int
 	// Timeout bounds the time that one render spends in a worker, calls of the Host not counted.
 	Timeout time.Duration
@@ -43,7 +44,7 @@ type Options struct {
 }
 
 func (o *Options) fill() {
-	orElse(&o.Workers, DefaultWorkers)
+	orElse(&o.Workers, max(2, runtime.GOMAXPROCS(0)))
 	orElse(&o.Timeout, DefaultTimeout)
 	orElse(&o.MemoryLimit, DefaultMemoryLimit)
 	orElse(&o.OutputLimit, DefaultOutputLimit)

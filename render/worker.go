@@ -66,7 +66,7 @@ func startWorker(ctx context.Context, o Options, p *interpreter, log *slog.Logge
 	if err != nil {
 		in.Close()
 		out.Close()
-		return nil, fmt.Errorf("start render worker %s: %w; the folder must allow execution, else set render_python", p.exe, err)
+		return nil, fmt.Errorf("start render worker %s: %w; its folder must allow execution and the system needs glibc, else set render_python", p.exe, err)
 	}
 	w := &worker{opts: o, cmd: cmd, in: in, out: out, read: bufio.NewReaderSize(out, 32<<10), gone: make(chan struct{})}
 	w.kill = sync.OnceFunc(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
@@ -145,18 +145,23 @@ type conversation struct {
 	open  bool // a call of the host runs: the worker may render for it
 }
 
-func (c *conversation) run(ctx context.Context) (reply, error) {
+// begin sends the request.
+func (c *conversation) begin() error {
 	p, err := c.q.parts.all()
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	put, drop := c.w.sent.send(p)
-	err = c.send(wire.Map{
+	return c.send(wire.Map{
 		{Key: "op", Value: "render"}, {Key: "kind", Value: c.q.kind}, {Key: "data", Value: textOrBytes(c.q.text)},
 		{Key: "path", Value: c.q.src.Path}, {Key: "sls", Value: c.q.src.SLS}, {Key: "saltenv", Value: c.q.src.SaltEnv},
 		{Key: "grains", Value: p[grainsRoot].key}, {Key: "pillar", Value: p[pillarRoot].key}, {Key: "opts", Value: p[optsRoot].key}, {Key: "vars", Value: p[varsRoot].key},
 		{Key: "put", Value: put}, {Key: "drop", Value: drop}, {Key: "seconds", Value: c.left.Seconds()},
 	})
+}
+
+func (c *conversation) run(ctx context.Context) (reply, error) {
+	err := c.begin()
 	for err == nil {
 		var m wire.Map
 		if m, err = c.receive(); err != nil {
