@@ -16,15 +16,15 @@ func absentScenes() []scene {
 				p.both(func(s *side) { s.must(t, "salt-key", "-a", "ghost", "-y") })
 			},
 			lines: []line{
-				salt("ghost", "test.ping", "--hide-timeout"),
+				salt("ghost", "test.ping", "--hide-timeout", "-t", "3"),
 				salt("ghost", "test.ping", "--out=json", "-t", "1"),
 				salt("ghost", "test.ping", "--force-color", "-t", "1"),
 			}},
 		{name: "02_silent_minion_among_others", alone: true, lines: []line{
-			salt("*", "test.ping", "-v", "--summary").anyOrder(),
-			salt("-L", "ghost,web-a", "test.ping", "--static", "--out=json"),
-			salt("-b", "1", "-L", "ghost,web-a", "test.ping"),
-			run("manage.down"), run("manage.status"), run("manage.not_present"),
+			salt("*", "test.ping", "-v", "--summary", "-t", "6").anyOrder(),
+			salt("-L", "ghost,web-a", "test.ping", "--static", "--out=json", "-t", "6"),
+			salt("-b", "1", "-L", "ghost,web-a", "test.ping", "-t", "6"),
+			run("manage.down", "timeout=6"), run("manage.status", "timeout=6"),
 		}},
 		{name: "02_silent_minion_later", alone: true,
 			lines: []line{
@@ -33,18 +33,19 @@ func absentScenes() []scene {
 			},
 			do: func(t *testing.T, p *pair) {
 				p.both(func(s *side) {
-					// timeout and gather_job_timeout, of options.
-					if r := s.call(t, "salt", call{args: []string{"ghost", "test.ping"}}); r.took < 5*time.Second || r.code != 1 {
-						t.Errorf("%s did not wait for 3 s and 2 s: %v", s.kind, r)
+					// -t and gather_job_timeout, of options.
+					if r := s.call(t, "salt", call{args: []string{"-t", "2", "ghost", "test.ping"}}); r.took < 5*time.Second || r.code != 1 {
+						t.Errorf("%s did not wait for 2 s and 3 s: %v", s.kind, r)
 					}
 				})
-				p.compare(t, run("manage.down", "removekeys=True"))
+				p.compare(t, run("manage.down", "removekeys=True", "timeout=6"))
 				p.compare(t, key("-L"))
 			}},
 		{name: "08_minion_stopped", alone: true,
 			before: func(t *testing.T, p *pair) {
 				p.both(func(s *side) { s.minions["web-b"].End() })
 			},
+			together: true,
 			lines: []line{
 				salt("web-b", "test.ping", "-t", "1"),
 				run("manage.not_present").unlike("Minions on one address", prints("- web-b\n", "", 0)),

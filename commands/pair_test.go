@@ -22,9 +22,9 @@ type side struct {
 	notes   notes
 }
 
-// options are what both masters have; the times are short because lines wait for them.
-const options = `timeout: 3
-gather_job_timeout: 2
+// options are what both masters have. A minion may take its time on a busy machine; lines that wait for a silent one say -t or timeout=.
+const options = `timeout: 15
+gather_job_timeout: 3
 keep_jobs_seconds: 86400
 nodegroups:
   both: 'L@web-a,web-b'
