@@ -185,8 +185,8 @@ func (p *parser) term(w string, negated bool) expr {
 			out[id] = true
 		}
 		return fixed(out)
-	case "R": // no range server is asked, and without one Salt finds nobody whatever else is said
-		return p.fail()
+	case "R": // a range server is not asked: everybody may be meant
+		return fixed(p.m.accepted())
 	default: // T, M: resources, of which none are known
 		return fixed{}
 	}
