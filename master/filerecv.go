@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -20,8 +21,11 @@ func (m *Master) fileRecv(ctx context.Context, c *call) (any, error) {
 	rawPath, hasPath := c.Load.Get("path")
 	rawLoc, hasLoc := c.Load.Get("loc")
 	rawData, hasData := c.Load.Get("data")
-	if !hasPath || !hasLoc || !hasData {
+	if !hasPath || !hasLoc {
 		return false, nil
+	}
+	if !hasData {
+		return nil, errors.New("a piece of a file without data")
 	}
 	loc, ok := rawLoc.Int()
 	data, isBytes := rawData.Bytes()

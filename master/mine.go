@@ -139,7 +139,7 @@ func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtTy
 func mineFunctions(fun any) (funs []string, nested bool) {
 	switch v := fun.(type) {
 	case string:
-		funs = strings.Split(strings.ReplaceAll(v, " ", ""), ",")
+		funs = strings.Split(v, ",")
 		return slices.Compact(funs), len(funs) > 1
 	case []any:
 		for _, f := range v {

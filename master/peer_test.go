@@ -163,7 +163,6 @@ func TestFileRecv(t *testing.T) {
 		{"the folder itself", push([]any{"a", ".."}, int64(0), []byte("1")), false},
 		{"NUL", push([]any{"a\x00b"}, int64(0), []byte("1")), false},
 		{"a number in the path", push([]any{int64(1)}, int64(0), []byte("1")), false},
-		{"no data", dict("cmd", "_file_recv", "path", []any{"x"}, "loc", int64(0)), false},
 		{"no loc", dict("cmd", "_file_recv", "path", []any{"x"}, "data", []byte("1")), false},
 	} {
 		before := len(p.got)
