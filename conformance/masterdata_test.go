@@ -106,9 +106,12 @@ func fileQuestions() []asked {
 	for _, path := range []string{
 		"top.sls", "sub/hello.txt", "sub/./hello.txt", "sub//hello.txt", "sub/../top.sls", "../outside/secret.txt", "/etc/passwd", "sub", "sub/", "", ".", "..", "nosuch", "both.txt", "only2.txt",
 		"sub/more.txt", "with blank.txt", "ünï.txt", ".dot", "q?x=1.txt", "|q?x=1.txt", "a|b", "empty.txt", "x.swp", "hidden/h.txt", "old.bak", "d.txt", "d.txt?saltenv=dev", "f.txt?saltenv=feat",
-		"both.txt?index=1", "both.txt?index=0", "star*.txt", "in.lnk", "dir.lnk/hello.txt", "out.lnk", "outdir.lnk/secret.txt", "dangling", "sub/up.lnk", "top.sls\x00", "emptydir", "new\nline", "dir.lnk",
+		"both.txt?index=1", "both.txt?index=0", "star*.txt", "in.lnk", "dir.lnk/hello.txt", "out.lnk", "outdir.lnk/secret.txt", "dangling", "sub/up.lnk", "emptydir", "new\nline", "dir.lnk",
 	} {
 		for _, cmd := range []string{"_file_find", "_file_hash", "_file_hash_and_stat"} {
+			if cmd != "_file_find" && strings.Contains(path, "index=") {
+				continue // Salt keeps hashes by name, and gives now one root's, now the other's
+			}
 			out = append(out, asked{fmt.Sprintf("%s %q", cmd, path), dict("cmd", cmd, "path", path, "saltenv", "base"), ""})
 		}
 		served := "" // Salt finds and hashes what another environment has, but serves nothing of it
