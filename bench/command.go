@@ -23,6 +23,9 @@ const (
 	exitUsage = 64 // EX_USAGE
 )
 
+// compareCommand repeats a comparison.
+const compareCommand = "make bench-compare"
+
 const usageText = `Usage: clustermaster bench --master HOST[:PORT] [options]
        clustermaster bench --self [options]
        clustermaster bench --compare VENV [options]
@@ -61,6 +64,7 @@ type flags struct {
 	rate, only, file, env, prefix string
 	keys, json, binary, dir       string
 	profile, svg, compare, docs   string
+	from                          string
 	rounds                        int
 	sizes                         []int
 	self, quick                   bool
@@ -78,6 +82,7 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.IntSliceVar(&f.sizes, "sizes", []int{1, 3}, "with --self and --compare: numbers of masters to measure")
 	fs.IntVar(&f.rounds, "rounds", 3, "with --compare: how often each is measured")
 	fs.StringVar(&f.docs, "docs", "", "with --compare: write performance.md and its plots into `DIR`")
+	fs.StringVar(&f.from, "from", "", "with --docs: write them from the JSON `FILE` of an earlier comparison")
 	fs.StringVar(&f.svg, "svg", "", "also draw the latencies into `FILE`")
 	fs.BoolVar(&f.quick, "quick", false, "shorter and smaller, for a first look (with --self about 40 s)")
 	fs.IntVar(&f.minions, "minions", 100, "number of minions, each with its own id and session key")
@@ -110,13 +115,16 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
 	ways := 0
-	for _, given := range []bool{f.self, f.compare != "", len(f.masters) > 0} {
+	for _, given := range []bool{f.self, f.compare != "", f.from != "", len(f.masters) > 0} {
 		if given {
 			ways++
 		}
 	}
 	if ways != 1 {
-		return errors.New("give either --master HOST, --self or --compare VENV")
+		return errors.New("give one of --master HOST, --self, --compare VENV and --from FILE")
+	}
+	if f.from != "" && f.docs == "" {
+		return errors.New("--from needs --docs DIR")
 	}
 	least := 1
 	if f.compare != "" {
@@ -257,6 +265,16 @@ func newBencher(f flags, stdout, stderr io.Writer) (*bencher, error) {
 }
 
 func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
+	if f.from != "" {
+		old, err := readReport(f.from)
+		if err == nil && len(old.Products) != 2 {
+			err = fmt.Errorf("read report: %s is not of a comparison", f.from)
+		}
+		if err != nil {
+			return err
+		}
+		return old.writePerformance(f.docs, compareCommand)
+	}
 	b.say("%s", r.Machine)
 	b.progress.show("make %d keys", poolKeys)
 	var err error
@@ -272,7 +290,7 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 			return err
 		}
 		if f.docs != "" {
-			return r.writePerformance(f.docs, "make bench-compare")
+			return r.writePerformance(f.docs, compareCommand)
 		}
 		_, err := io.WriteString(b.out, "\n"+r.performance("clustermaster bench --compare "+f.compare))
 		return err

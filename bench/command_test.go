@@ -18,8 +18,8 @@ import (
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ args, want string }{
-		{"", "give either --master HOST or --self"},
-		{"--self --master a", "give either --master HOST or --self"},
+		{"", "give one of --master HOST, --self, --compare VENV and --from FILE"},
+		{"--self --master a", "give one of --master HOST, --self, --compare VENV and --from FILE"},
 		{"--master a b", `unexpected argument "b"`},
 		{"--master a:0", "want HOST, HOST:PORT"},
 		{"--master a:b:c", "want HOST, HOST:PORT"},

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,8 +9,9 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
+
+	"clustermaster/wire"
 )
 
 // comparePlan is what --compare does.
@@ -42,7 +42,7 @@ func figurePing(n int) string {
 }
 
 // compare measures Salt's own masters and ours in turns, so that whatever else the machine does befalls both.
-func (b *bencher) compare(ctx context.Context, p comparePlan, r *Report) (err error) {
+func (b *bencher) compare(ctx context.Context, p comparePlan, r *Report) error {
 	program, err := programOf(p.program)
 	if err != nil {
 		return err
@@ -57,13 +57,7 @@ func (b *bencher) compare(ctx context.Context, p comparePlan, r *Report) (err er
 	if err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
-	defer func() {
-		if err == nil || ctx.Err() != nil {
-			os.RemoveAll(dir)
-		} else {
-			b.say("The masters' folders stay in %s.", dir)
-		}
-	}()
+	defer os.RemoveAll(dir)
 	r.Products = []string{theirs.name, ours.name}
 	if r.RSA, err = rsaRate(b.keys[0]); err != nil {
 		return err
@@ -76,12 +70,14 @@ func (b *bencher) compare(ctx context.Context, p comparePlan, r *Report) (err er
 			}
 			for i, prod := range order {
 				c, err := b.compareColumn(ctx, p, prod, filepath.Join(dir, fmt.Sprintf("%d%d%d", round, n, i)), n, round)
-				if len(c.Loads) > 0 {
-					r.Columns = append(r.Columns, c)
+				if ctx.Err() != nil {
+					return ctx.Err()
 				}
-				if err != nil {
-					return fmt.Errorf("measure %s: %w", c.Name, err)
+				if err != nil { // the others go on: a cluster of Salt's may fail to come about on a busy machine
+					c.Err = err.Error()
+					b.say("%s: %v", c.Name, err)
 				}
+				r.Columns = append(r.Columns, c)
 				printColumn(b.out, c)
 			}
 		}
@@ -186,36 +182,24 @@ func plural(n int, noun string) string {
 	return text + " " + noun + "s"
 }
 
-// rsaRate is how many RSA-2048 private operations per second all processors make together, with the code that masters and
-// minions here use.
+// rsaRate is how many RSA-2048 private operations all processors could make together in a second, with the code that
+// masters and minions here use: counted by processor time, so that other work on the machine is left out.
 func rsaRate(k *keyPair) (float64, error) {
-	const length = time.Second
-	var wg sync.WaitGroup
-	counts := make([]int, runtime.NumCPU())
-	errs := make([]error, len(counts))
-	start := time.Now()
-	for i := range counts {
-		wg.Go(func() {
-			for time.Since(start) < length && errs[i] == nil {
-				_, errs[i] = k.private.Sign("PKCS1v15-SHA1", []byte("rate"))
-				counts[i]++
-			}
-		})
+	const operations = 500
+	start := ownCPU()
+	for range operations {
+		if _, err := k.private.Sign(wire.SigSHA1, []byte("rate")); err != nil {
+			return 0, err
+		}
 	}
-	wg.Wait()
-	took := time.Since(start).Seconds()
-	sum := 0
-	for _, n := range counts {
-		sum += n
-	}
-	return float64(sum) / took, errors.Join(errs...)
+	return operations / (ownCPU() - start).Seconds() * float64(runtime.NumCPU()), nil
 }
 
 // row is one line of the comparison: a figure of both products in every round.
 type row struct {
 	name, unit   string
-	theirs, ours []float64
-	more         bool // more is better
+	theirs, ours []float64 // by round; 0: not measured
+	more         bool      // more is better
 }
 
 // ratios are the rounds' ratios, the better the greater: how many times as much, or as little, ours is.
@@ -244,11 +228,14 @@ func (r *Report) rows(size int) []row {
 			i = len(out)
 			out = append(out, row{name: name, unit: unit, more: more})
 		}
+		of := &out[i].ours
 		if c.Product == r.Products[0] {
-			out[i].theirs = append(out[i].theirs, v)
-		} else {
-			out[i].ours = append(out[i].ours, v)
+			of = &out[i].theirs
 		}
+		for len(*of) < c.Round {
+			*of = append(*of, 0)
+		}
+		(*of)[c.Round-1] = v
 	}
 	for i := range r.Columns {
 		c := &r.Columns[i]
@@ -267,11 +254,12 @@ func (r *Report) rows(size int) []row {
 	return out
 }
 
+// median is of those that are not 0; 0 if there are none.
 func median(v []float64) float64 {
-	if len(v) == 0 {
+	s := slices.DeleteFunc(slices.Sorted(slices.Values(v)), func(x float64) bool { return x == 0 })
+	if len(s) == 0 {
 		return 0
 	}
-	s := slices.Sorted(slices.Values(v))
 	if n := len(s); n%2 == 0 {
 		return (s[n/2-1] + s[n/2]) / 2
 	}

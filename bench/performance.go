@@ -76,7 +76,9 @@ func (r *Report) performance(command string) string {
 	say("  ours syncs each return on a write quorum (one of one, two of three) before it answers.")
 	say("- Both in turns, %s; a figure is the median of the rounds, a ratio the median of the rounds' ratios with the least and the greatest.", plural(r.rounds(), "round"))
 	say("- Clusters of three share this machine and stand behind HAProxy. The generator runs on the same machine: its share of the processors is in the last table.")
-	say("- All processors together make %s RSA-2048 private operations per second with Go's crypto; at two per sign-in that is %s sign-ins per second.", chart.Number(r.RSA), chart.Number(r.RSA/2))
+	if r.RSA > 0 {
+		say("- All processors together make %s RSA-2048 private operations per second with Go's crypto; at two per sign-in that is %s sign-ins per second.", chart.Number(r.RSA), chart.Number(r.RSA/2))
+	}
 	for _, size := range r.sizes() {
 		say("\n## %s\n", strings.ToUpper(plural(size, "master")[:1])+plural(size, "master")[1:])
 		say("| what | %s | %s | ratio, the better the greater |\n|---|---:|---:|---:|", theirs, ours)
@@ -103,12 +105,19 @@ func (r *Report) performance(command string) string {
 			}
 			for _, product := range r.Products {
 				m := r.loadOf(size, product, x.name)
+				if m.P50 == 0 {
+					say("| %d | `%s` | %s | - | - | - | - | - |", size, x.name, product)
+					continue
+				}
 				say("| %d | `%s` | %s | %s | %s | %.0f %% | %.0f %% | %d |", size, x.name, product, chart.Number(m.P50), chart.Number(m.P99), 100*m.MastersCPU, 100*m.GeneratorCPU, m.Failed)
 			}
 		}
 	}
 	say("\nCPU is the share of all processors of the machine. A failed request is one without the right answer within %s; none of these is in the throughput.", requestPatience)
 	for _, c := range r.Columns {
+		if c.Err != "" {
+			say("\n%s was not measured to the end: %s.", c.Name, strings.TrimSuffix(withoutPath(c.Err), "."))
+		}
 		for _, l := range c.Loads {
 			if l.Err != "" {
 				say("\n%s, `%s`: the first failure was: %s.", c.Name, l.Request, strings.TrimSuffix(l.Err, "."))
@@ -131,7 +140,7 @@ func title(x row) string {
 }
 
 func cell(v []float64, unit string) string {
-	if len(v) == 0 {
+	if median(v) == 0 {
 		return "-"
 	}
 	if unit == "/s" {
@@ -163,4 +172,10 @@ func (r *Report) loadOf(size int, product, request string) Load {
 	}
 	out.P50, out.P99, out.MastersCPU, out.GeneratorCPU = median(p50), median(p99), median(masters), median(generator)
 	return out
+}
+
+// withoutPath leaves out where a master's output was: the folder is gone.
+func withoutPath(s string) string {
+	text, _, _ := strings.Cut(s, "; its output is")
+	return text
 }

@@ -36,6 +36,8 @@ type Column struct {
 	Product string `json:"product,omitempty"`
 	Size    int    `json:"size,omitempty"`
 	Round   int    `json:"round,omitempty"`
+	// Err says why the column ends early.
+	Err string `json:"error,omitempty"`
 }
 
 // Figure is one number of a column.
@@ -246,6 +248,19 @@ func distinct(r *Report, each func(c *Column, add func(string))) []string {
 		})
 	}
 	return out
+}
+
+// readReport reads what write wrote.
+func readReport(path string) (*Report, error) {
+	b, err := os.ReadFile(path)
+	r := new(Report)
+	if err == nil {
+		err = json.Unmarshal(b, r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read report: %w", err)
+	}
+	return r, nil
 }
 
 // write puts the report into a file as JSON.
