@@ -17,9 +17,10 @@ import (
 
 // Bounds of the service.
 const (
-	maxSends  = 4                      // contents are sent to so many masters at a time, others wait
-	stepEvery = 500 * time.Millisecond // a task under way says so
-	silence   = 20 * time.Second       // a master that says nothing for so long is given up
+	maxSends     = 4                      // contents are sent to so many masters at a time, others wait
+	stepEvery    = 500 * time.Millisecond // a task under way says so
+	acquaintance = 5 * time.Second        // how long the link back to a master that asks may take
+	silence      = 20 * time.Second       // a master that says nothing for so long is given up
 )
 
 // RegisterRPC puts the service that other masters call on the server behind the peer port, which lets in members only.
@@ -182,6 +183,21 @@ func (v *service) work(stream grpc.ServerStreamingServer[syncpb.Step], task func
 	}
 }
 
+// meet waits a moment until the master that asked can be reached from here, too: it may have been started just now.
+func (v *service) meet(ctx context.Context, node string) {
+	ctx, cancel := context.WithTimeout(ctx, acquaintance)
+	defer cancel()
+	tick := time.NewTicker(acquaintance / 100)
+	defer tick.Stop()
+	for !v.s.peers.Alive(node) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // Hold implements syncpb.SyncServer.
 func (v *service) Hold(r *syncpb.HoldRequest, stream grpc.ServerStreamingServer[syncpb.Step]) error {
 	t, err := v.tree(r.GetTree())
@@ -193,6 +209,7 @@ func (v *service) Hold(r *syncpb.HoldRequest, stream grpc.ServerStreamingServer[
 		return err
 	}
 	return v.work(stream, func(ctx context.Context, p *progress) (*syncpb.Step, error) {
+		v.meet(ctx, r.GetFrom())
 		_, err := v.s.hold(ctx, t, sum, r.GetSize(), v.s.sources(r.GetFrom()), p)
 		return &syncpb.Step{}, err
 	})
@@ -209,6 +226,7 @@ func (v *service) Plan(r *syncpb.HoldRequest, stream grpc.ServerStreamingServer[
 		return err
 	}
 	return v.work(stream, func(ctx context.Context, _ *progress) (*syncpb.Step, error) {
+		v.meet(ctx, r.GetFrom())
 		m, err := v.s.fetchManifest(ctx, t, sum, r.GetSize(), v.s.sources(r.GetFrom()))
 		if err != nil {
 			return nil, err

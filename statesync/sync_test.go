@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // odd is a tree with all that can be in one.
@@ -431,4 +432,25 @@ func TestAHeadThatWasTakenBack(t *testing.T) {
 	}
 	a.sync(Request{Force: true})
 	eventually(t, "this master's", has(t, b.file, tree{"f": "644 2"}))
+}
+
+// A source that was started just now is not known as alive everywhere yet.
+func TestTheLinkBackMayComeLater(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 2).settled()
+	a, b := c.boxes[0], c.boxes[1]
+	tree{"f": "644 1"}.write(t, a.file)
+	c.mu.Lock()
+	a.away = true
+	c.mu.Unlock()
+	back := time.AfterFunc(300*time.Millisecond, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		a.away = false
+	})
+	defer back.Stop()
+	if rep := a.sync(Request{}).of(t, "m2"); rep.Added != 1 {
+		t.Errorf("%s", counts(rep))
+	}
+	expect(t, "b", b.file, tree{"f": "644 1"})
 }
