@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"clustermaster/wire"
 )
 
@@ -260,5 +262,61 @@ func TestNoInterpreter(t *testing.T) {
 		if v, err := r.Render(t.Context(), source("t", "a: 1"), "jinja|yaml", Context{}, tree{}); err != nil || !reflect.DeepEqual(v, object("a", int64(1))) {
 			t.Errorf("plain file: %v, %v", v, err)
 		}
+	}
+}
+
+// Many renders at once, some of which lose their worker, get their own values.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRenderer(t, Options{Workers: 2, OutputLimit: 1 << 20, MemoryLimit: 512 << 20})
+	h := tree{
+		files: map[string]string{"m.jinja": "{% macro twice(n) %}{{ n }}{{ n }}{% endmacro %}"},
+		calls: map[string]func(context.Context, []any, wire.Map) (any, error){
+			"test.echo": func(_ context.Context, args []any, _ wire.Map) (any, error) { return args[0], nil },
+		},
+	}
+	var all errgroup.Group
+	for i := range 16 {
+		all.Go(func() error {
+			for n := range 25 {
+				name := fmt.Sprintf("m%d-%d", i, n)
+				c := Context{ID: name, Grains: object("id", name)}
+				if n%8 == 7 {
+					if _, err := r.Render(t.Context(), source("bad", "#!py\nimport os\ndef run():\n  os.kill(os.getpid(), 9)\n"), "jinja|yaml", c, h); !errors.Is(err, ErrWorker) {
+						return fmt.Errorf("killed: %w", err)
+					}
+				}
+				v, err := r.Render(t.Context(), source("t", "{% from 'm.jinja' import twice %}a: {{ twice(grains.id) }}\nb: {{ salt['test.echo'](grains.id) }}"), "jinja|yaml", c, h)
+				if want := object("a", name+name, "b", name); err != nil || !reflect.DeepEqual(v, want) {
+					return fmt.Errorf("%s: got %v, %w", name, v, err)
+				}
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	if len(r.pool.idle) > 2 || len(r.pool.busy) != 0 || len(r.pool.free) != 2 {
+		t.Errorf("%d idle, %d busy, %d free", len(r.pool.idle), len(r.pool.busy), len(r.pool.free))
+	}
+}
+
+// A folder that can't be written is said, and not tried for every file.
+func TestUnpackingFails(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newRenderer(t, Options{Dir: filepath.Join(file, "render")})
+	_, err := r.Render(t.Context(), source("t", "{{ 1 }}"), "jinja|yaml", Context{}, tree{})
+	if err == nil || !strings.Contains(err.Error(), "unpack for render workers: mkdir "+file) {
+		t.Fatalf("error %v", err)
+	}
+	if _, again := r.Render(t.Context(), source("t", "{{ 2 }}"), "jinja|yaml", Context{}, tree{}); again == nil || r.pool.retry.IsZero() {
+		t.Fatalf("again: %v", again)
 	}
 }

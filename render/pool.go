@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// unpackPause is how long an unpacking that failed is not tried again: it takes
+// seconds, and each file would try.
+const unpackPause = 10 * time.Second
+
 // pool keeps the workers: at most Options.Workers, started when there is work.
 type pool struct {
 	opts Options
@@ -17,6 +21,8 @@ type pool struct {
 
 	unpacked sync.Mutex // held while Python is made ready
 	python   *interpreter
+	failed   error     // of the last unpacking
+	retry    time.Time // when it may be tried again
 
 	mu     sync.Mutex // guards what follows
 	idle   []*worker  // the last one worked last
@@ -98,14 +104,18 @@ func (p *pool) start(ctx context.Context) (*worker, error) {
 func (p *pool) interpreter() (*interpreter, error) {
 	p.unpacked.Lock()
 	defer p.unpacked.Unlock()
-	if p.python == nil {
-		py, err := openInterpreter(p.opts, p.log)
-		if err != nil {
-			return nil, err
-		}
-		p.python = py
+	if p.python != nil {
+		return p.python, nil
 	}
-	return p.python, nil
+	if time.Now().Before(p.retry) {
+		return nil, p.failed
+	}
+	p.python, p.failed = openInterpreter(p.opts, p.log)
+	if p.failed != nil {
+		p.retry = time.Now().Add(unpackPause)
+		p.log.Error("render workers can't be started", "err", p.failed)
+	}
+	return p.python, p.failed
 }
 
 func (p *pool) put(w *worker) {
