@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,4 +128,42 @@ func TestSnapshotsArePrivate(t *testing.T) {
 	if err != nil || files < 5 {
 		t.Errorf("%d files looked at: %v", files, err)
 	}
+}
+
+// A wiped master is nobody's voter: with one other master it makes no majority, although the old one would have. Once
+// there is a majority without it, it comes in under a new name, and holds no share under the old one.
+func TestWipedMasterNeitherVotesTwiceNorCountsAsCopy(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	c.WaitReady()
+	wiped, alive, away := c.Nodes[0], c.Nodes[1], c.Nodes[2]
+	old, epoch := wiped.Self().Node, alive.State().Ring().Epoch
+	away.Kill()
+	wiped.Kill()
+	wiped.Wipe()
+	wiped.Start()
+	c.Wait("it has asked and was told that there is no quorum", says(wiped, "no quorum"))
+	if alive.IsLeader() || wiped.IsLeader() || wiped.Serving() {
+		t.Errorf("leader: %v, %v; the wiped one serves: %v", alive.IsLeader(), wiped.IsLeader(), wiped.Serving())
+	}
+	if _, _, err := alive.Propose(patience(t), offer("web1")); !errors.Is(err, cluster.ErrNoQuorum) {
+		t.Errorf("a key is taken with the help of an empty voter: %v", err)
+	}
+	if wiped.Self().Node == old {
+		t.Error("it has its old incarnation")
+	}
+	away.Start()
+	c.WaitVoters(3)
+	c.WaitAll("the new incarnation has a share, the old one none", func(n *clustertest.Node) error {
+		ring := n.State().Ring()
+		if ring.Epoch == epoch || len(ring.Members) != 3 || slices.Contains(ring.Members, old) || !slices.Contains(ring.Members, wiped.Self().Node) {
+			return fmt.Errorf("ring %d of %v", ring.Epoch, ring.Members)
+		}
+		if _, ok := n.State().MemberByNode(old); ok {
+			return errors.New("the old incarnation is still a member")
+		}
+		return nil
+	})
+	propose(t, wiped, offer("web1"))
 }

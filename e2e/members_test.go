@@ -39,6 +39,7 @@ func TestMembers(t *testing.T) {
 		{"DeadVoterIsListedAlsoAfterAnElection", m.lists},
 		{"RemovedPeerStaysOut", m.removes},
 		{"AllowedPeerComesBack", m.allows},
+		{"DeletedPeerFileRemovesThePeer", m.removesByFile},
 		{"SecretsAreInNoLogAndPrivate", m.keepsSecrets},
 	} {
 		if !t.Run(step.name, step.run) {
@@ -389,6 +390,44 @@ func (o *orders) allows(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
+}
+
+// Salt's old way: the peer's key file is deleted while a master is stopped.
+func (o *orders) removesByFile(t *testing.T) {
+	m, peer := o.c.Masters[0], o.c.Masters[2]
+	folder := filepath.Join(m.Dir, "pki", "peers")
+	for _, p := range o.c.Masters {
+		b, err := os.ReadFile(filepath.Join(folder, p.ID+".pub"))
+		if err != nil || !bytes.Contains(b, []byte("BEGIN PUBLIC KEY")) {
+			t.Errorf("%s: %v", p.ID, err)
+		}
+	}
+	if code, _ := m.Stop(t, 30*time.Second); code != 0 {
+		t.Errorf("%s ended with %d", m.ID, code)
+	}
+	if err := os.Remove(filepath.Join(folder, peer.ID+".pub")); err != nil {
+		t.Fatal(err)
+	}
+	m.Run(t)
+	Eventually(t, 60*time.Second, "the peer is out on all", func() error {
+		for _, asked := range o.c.Masters[:2] {
+			if asked.Ready() != nil {
+				return fmt.Errorf("%s is not ready", asked.ID)
+			}
+			r := report(t, asked)
+			if _, still := r.Peers[peer.ID]; still || !slices.Contains(r.Removed, peer.ID) {
+				return fmt.Errorf("%s: %+v", asked.ID, r)
+			}
+		}
+		return nil
+	})
+	Eventually(t, 60*time.Second, "all minions answer", func() error { return answersAll(t, o.c, m) })
+	order(t, m, "cluster.allow", peer.ID)
+	o.c.WaitReady(t, 90*time.Second, o.c.Masters...)
+	Eventually(t, 20*time.Second, "its file is back", func() error {
+		_, err := os.Stat(filepath.Join(folder, peer.ID+".pub"))
+		return err
+	})
 }
 
 // After all of the above: no secret in any log nor in the job cache, and private
