@@ -151,11 +151,18 @@ func (l *loader) checkMissing() {
 		l.refuse("external_auth", "the back end %q is not built in; take it out", textOf(e.Key))
 	}
 	for option, text := range map[string]string{
-		"master_tops": "is not used: only top files assign states here", "schedule": "is not run by this master", "reactor": "is not run by this master",
+		"schedule": "is not run by this master", "reactor": "is not run by this master",
 		"publisher_acl": "is not used: only root and the master's user may run commands",
 	} {
 		if set(option) {
 			l.warn(option, "%s", text)
+		}
+	}
+	if tops, ok := o.Extra["master_tops"].(yaml11.Map); ok {
+		for _, e := range tops {
+			if e.Key != "ext_nodes" {
+				l.warn("master_tops", "%v is not used: of master_tops only ext_nodes is built in", e.Key)
+			}
 		}
 	}
 	if o.PresenceEvents {

@@ -49,6 +49,7 @@ auto_accept: True
 mine_get: {'data-.*': ['test.*', 'own', 'priv'], 'data-z': ['.*']}
 peer: {'data-a': ['test.*']}
 peer_run: {'data-a': ['test.arg']}
+master_tops: {ext_nodes: DIR/nodes.sh}
 nodegroups: {ng: 'L@data-a,data-b'}
 timeout: 5
 `
@@ -63,6 +64,9 @@ func dataTree(t *testing.T, m *subject) {
 		"srv/exact": strings.Repeat("x", 4096), "srv/exact1": strings.Repeat("x", 4097), "srv/three": strings.Repeat("abc", 4000), "srv/new\nline": "n",
 	} {
 		m.write(t, text, path)
+	}
+	if err := os.Chmod(m.write(t, "#!/bin/sh\necho 'environment: dev'\necho \"classes: {a.b: x, $1: y}\"\n", "nodes.sh"), 0o755); err != nil {
+		t.Fatal(err)
 	}
 	for _, dir := range []string{"srv/emptydir", "srv/sub/emptytoo"} {
 		if err := os.MkdirAll(m.path(dir), 0o755); err != nil {

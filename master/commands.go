@@ -117,16 +117,12 @@ func (m *Master) masterOpts(_ context.Context, c *call) (any, error) {
 	return opts, nil
 }
 
-func (m *Master) masterTops(_ context.Context, c *call) (any, error) {
+// masterTops tells a minion what master_tops has for it: for the id of the channel, whatever options it sends along.
+func (m *Master) masterTops(ctx context.Context, c *call) (any, error) {
 	if m.opts.MasterTops == nil || c.ID == "" {
 		return wire.Map{}, nil
 	}
-	raw, _ := c.Load.Get("opts")
-	opts, err := raw.Map()
-	if err != nil {
-		return wire.Map{}, nil
-	}
-	return m.opts.MasterTops(c.ID, opts)
+	return m.opts.MasterTops(ctx, c.ID), nil
 }
 
 // registerResources is sent by every 3008 minion at its start.

@@ -27,6 +27,7 @@ import (
 	"clustermaster/keystore"
 	"clustermaster/master"
 	"clustermaster/miniondata"
+	"clustermaster/modules"
 	"clustermaster/operator"
 	"clustermaster/pillar"
 	"clustermaster/pushed"
@@ -45,28 +46,29 @@ type rooms struct {
 	reg   *prometheus.Registry
 	began time.Time
 
-	port   *peer.Port   // nil when stand-alone
-	rpc    *grpc.Server // nil when stand-alone
-	node   *cluster.Node
-	keys   *keystore.Store
-	export *keystore.Exporter // nil with a shared cluster_pki_dir
-	peers  *cluster.PeerFiles // nil when stand-alone or with a shared cluster_pki_dir
-	roots  *statesync.Store   // nil when stand-alone
-	store  *ringstore.Store
-	jobs   *jobcache.Cache
-	data   *miniondata.Data
-	pushed *pushed.Files
-	bus    *event.Bus
-	mesh   *event.Mesh
-	pub    *minion.PubServer
-	req    *minion.RequestServer
-	mast   *master.Master
-	pillar *pillar.Compiler
-	files  *fileserver.Server // file_roots
-	render *render.Renderer
-	items  *fileserver.Server // pillar_roots
-	tells  *operators
-	sock   *operator.Server
+	port    *peer.Port   // nil when stand-alone
+	rpc     *grpc.Server // nil when stand-alone
+	node    *cluster.Node
+	keys    *keystore.Store
+	export  *keystore.Exporter // nil with a shared cluster_pki_dir
+	peers   *cluster.PeerFiles // nil when stand-alone or with a shared cluster_pki_dir
+	roots   *statesync.Store   // nil when stand-alone
+	store   *ringstore.Store
+	jobs    *jobcache.Cache
+	data    *miniondata.Data
+	pushed  *pushed.Files
+	bus     *event.Bus
+	mesh    *event.Mesh
+	pub     *minion.PubServer
+	req     *minion.RequestServer
+	mast    *master.Master
+	modules *modules.Modules
+	pillar  *pillar.Compiler
+	files   *fileserver.Server // file_roots
+	render  *render.Renderer
+	items   *fileserver.Server // pillar_roots
+	tells   *operators
+	sock    *operator.Server
 }
 
 // serveMaster makes the rooms from the bottom up, and runs them until ctx ends.
@@ -239,6 +241,7 @@ func (r *rooms) openMaster() error {
 	if err != nil {
 		return err
 	}
+	mo.MasterTops = r.masterTops(r.modules)
 	if r.tells, err = newOperators(r); err != nil {
 		return err
 	}

@@ -68,8 +68,9 @@ func (r *rooms) openPillars() error {
 		return err
 	}
 	r.render = newRenderer(o, r.log, r.reg)
+	r.modules = modules.New(r.moduleDeps())
 	r.pillar = pillar.New(pillar.Deps{
-		Files: pillarFiles{r.items}, Renderer: r.render, Functions: modules.New(r.moduleDeps()), Kept: keptPillars{r.data},
+		Files: pillarFiles{r.items}, Renderer: r.render, Functions: r.modules, Kept: keptPillars{r.data},
 		Matches: func(ctx context.Context, compound any) ([]string, error) {
 			found, err := target.Match(ctx, "compound", compound, "", targets{r}, true)
 			return found.Minions, err
