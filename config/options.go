@@ -117,7 +117,7 @@ type Options struct {
 	MaxPendingKeys              int           `opt:"max_pending_keys" own:"10000" min:"1"`
 	RenderPython                string        `opt:"render_python" own:"''"`
 	RenderWorkers               int           `opt:"render_workers" own:"0" min:"0" max:"256"`
-	RenderTimeout               time.Duration `opt:"render_timeout" own:"60" min:"1"`
+	RenderTimeout               time.Duration `opt:"render_timeout" own:"30" min:"1"`
 	RenderMemory                int           `opt:"render_memory" own:"1073741824" min:"268435456"`
 	RenderOutput                int           `opt:"render_output" own:"67108864" min:"65536" max:"2147483647"`
 	RenderIdle                  time.Duration `opt:"render_idle" own:"300" min:"1"`

@@ -17,7 +17,7 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultTimeout     = 60 * time.Second
+	DefaultTimeout     = 30 * time.Second
 	DefaultMemoryLimit = 1 << 30
 	DefaultOutputLimit = 64 << 20
 	DefaultIdleStop    = 5 * time.Minute
