@@ -34,7 +34,8 @@ type PeerFiles struct {
 
 // peerIndex is what was written.
 type peerIndex struct {
-	Index uint64            `json:"index"` // Raft index
+	UUID  string            `json:"uuid"`  // of the cluster
+	Index uint64            `json:"index"` // Raft index of the change that led to it
 	Peers map[string]string `json:"peers"` // id to node
 }
 
@@ -91,8 +92,9 @@ func (p *PeerFiles) Follow(index uint64, c fsm.Change) {
 
 // sync writes what differs, then the index; a file goes before its entry and comes before it. The caller holds mu.
 func (p *PeerFiles) sync(index uint64) error {
-	if _, founded := p.node.state.Cluster(); !founded {
-		return nil // nothing is known yet: an empty state is no reason to delete
+	c, founded := p.node.state.Cluster()
+	if !founded || c.UUID == p.index.UUID && index < p.index.Index {
+		return nil // after a restart the state may be older than the files, until the leader says what was agreed since
 	}
 	next := make(map[string]string)
 	var errs []error
@@ -121,8 +123,8 @@ func (p *PeerFiles) sync(index uint64) error {
 			errs = append(errs, err)
 		}
 	}
-	if !maps.Equal(next, p.index.Peers) || p.index.Index == 0 {
-		p.index = peerIndex{Index: index, Peers: next}
+	if !maps.Equal(next, p.index.Peers) || c.UUID != p.index.UUID {
+		p.index = peerIndex{UUID: c.UUID, Index: index, Peers: next}
 		errs = append(errs, writeJSON(filepath.Join(p.dir, peerIndexFile), p.index))
 	}
 	return errors.Join(errs...)
