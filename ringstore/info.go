@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clustermaster/hashring"
+	"clustermaster/ringstore/ringpb"
 )
 
 // Info is the true state of the ring as this master knows it, for cluster.ring_info. Figures of other masters are at
@@ -32,13 +33,16 @@ type NodeInfo struct {
 	Share    float64 // of all copies, 0 to 1
 	Primary  float64 // of all partitions, 0 to 1
 	Alive    bool
-	Answered bool   // the figures below are known
-	Records  uint64 // on its disk
-	Bytes    uint64 // of keys and values
-	Hints    uint64 // copies that it owes to absent owners
-	Owed     int    // copies that this master owes it
-	Pending  int    // its partitions still to be filled
-	Epoch    uint64 // newest ring that it knows
+	Answered bool          // the figures below are known
+	Records  uint64        // on its disk
+	Bytes    uint64        // of keys and values
+	Hints    uint64        // copies that it owes to absent owners
+	Owed     int           // copies that this master owes it
+	Pending  int           // its partitions still to be filled
+	Fetched  uint64        // bytes, for those and the ones filled already
+	Expected uint64        // bytes, of which Fetched is a part, judged by the partitions filled already; 0: none is
+	ETA      time.Duration // until none is pending, judged alike; negative: none is filled yet
+	Epoch    uint64        // newest ring that it knows
 	Seen     time.Time
 }
 
@@ -63,6 +67,10 @@ func (s *Store) Info() Info {
 		if status != nil {
 			n.Answered, n.Seen = true, at
 			n.Records, n.Bytes, n.Hints, n.Epoch, n.Pending = status.Records, status.Bytes, status.Owed, status.Epoch, int(status.Pending)
+			if n.Pending > 0 {
+				n.Fetched = status.Moved
+				n.Expected, n.ETA = outlook(status)
+			}
 			if n.Alive {
 				info.Pending += n.Pending
 				info.TransferBytes += status.Moved
@@ -86,6 +94,16 @@ func (s *Store) Info() Info {
 		s.syncing.mu.Unlock()
 	}
 	return info
+}
+
+// outlook judges what is left to fetch by what was fetched for the partitions that are filled.
+func outlook(r *ringpb.StatusReply) (expected uint64, eta time.Duration) {
+	done := float64(r.Changing) - float64(r.Pending)
+	if done <= 0 {
+		return 0, -1
+	}
+	took := time.Duration(r.Filling) * time.Microsecond
+	return max(r.Moved, uint64(float64(r.Moved)*float64(r.Changing)/done)), time.Duration(float64(took) * float64(r.Pending) / done)
 }
 
 // Settled reports whether no change of the ring is under way as far as this master knows.

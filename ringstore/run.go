@@ -283,6 +283,9 @@ func (s *Store) status() *ringpb.StatusReply {
 	s.syncing.mu.Lock()
 	defer s.syncing.mu.Unlock()
 	reply.Completed, reply.Pending, reply.Moved = s.syncing.completed, uint32(s.syncing.pending), s.syncing.moved
+	if s.syncing.pending > 0 {
+		reply.Changing, reply.Filling = uint32(s.syncing.changing), uint64(s.opts.Now().Sub(s.syncing.begun).Microseconds())
+	}
 	return reply
 }
 

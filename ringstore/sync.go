@@ -19,6 +19,7 @@ type syncing struct {
 	mu        sync.Mutex // guards all below
 	completed uint64     // the newest ring all of whose own partitions are filled
 	pending   int        // partitions still to be filled
+	changing  int        // of these when filling began
 	moved     uint64     // bytes fetched for the pending ring
 	begun     time.Time  // of filling
 }
@@ -252,7 +253,7 @@ func (s *Store) fill(ctx context.Context, v *view) error {
 	if s.syncing.pending == 0 {
 		s.syncing.begun, s.syncing.moved = s.opts.Now(), 0
 	}
-	s.syncing.pending = len(todo)
+	s.syncing.pending, s.syncing.changing = len(todo), len(todo)
 	s.syncing.mu.Unlock()
 	// The newest epoch is in force here already, so own writes of older ones can't slip past either.
 	var errs []error

@@ -56,6 +56,9 @@ type RingView struct {
 type TransferView struct {
 	To         string
 	Partitions int
+	Fetched    int64         // bytes so far
+	Expected   int64         // bytes in all, as far as can be judged; 0: not yet
+	ETA        time.Duration // negative: can't be judged yet
 }
 
 // ClusterStatus tells about members and ring.
@@ -101,7 +104,7 @@ func Cluster(status ClusterStatus) []Function {
 		{
 			Name: "cluster.ring_info",
 			Doc: "Show how jobs and minion data are spread over the masters: nodes, partitions, copies, the share of each node, and what is\n" +
-				"being moved or waits to be handed over.\n\nExample:\n\n    salt-run cluster.ring_info",
+				"being moved (bytes so far, in all, and seconds left, once that can be judged) or waits to be handed over.\n\nExample:\n\n    salt-run cluster.ring_info",
 			Run: func(ctx context.Context, _ *Call) (any, error) {
 				v, err := status.Ring(ctx)
 				if err != nil {
@@ -218,9 +221,14 @@ func ringMap(v RingView) wire.Map {
 	}
 	transfers := []any{}
 	for _, t := range v.Transfers {
-		transfers = append(transfers, wire.Map{
-			{Key: "to", Value: t.To}, {Key: "partitions", Value: int64(t.Partitions)},
-		})
+		one := wire.Map{
+			{Key: "to", Value: t.To}, {Key: "partitions", Value: int64(t.Partitions)}, {Key: "bytes", Value: t.Fetched},
+			{Key: "bytes_total", Value: nil}, {Key: "eta", Value: nil},
+		}
+		if t.ETA >= 0 {
+			one = one.Set("bytes_total", t.Expected).Set("eta", int64(t.ETA.Seconds()+0.5))
+		}
+		transfers = append(transfers, one)
 	}
 	return wire.Map{
 		{Key: "is_clustered", Value: v.Clustered}, {Key: "node_count", Value: int64(len(nodes))}, {Key: "nodes", Value: texts(nodes)},

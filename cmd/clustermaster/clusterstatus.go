@@ -81,7 +81,9 @@ func (s clusterStatus) Ring(context.Context) (runner.RingView, error) {
 		v.Nodes = append(v.Nodes, id)
 		v.Shares[id] = n.Share
 		if n.Pending > 0 {
-			v.Transfers = append(v.Transfers, runner.TransferView{To: id, Partitions: n.Pending})
+			v.Transfers = append(v.Transfers, runner.TransferView{
+				To: id, Partitions: n.Pending, Fetched: int64(n.Fetched), Expected: int64(n.Expected), ETA: n.ETA,
+			})
 		}
 	}
 	return v, nil

@@ -1299,8 +1299,10 @@ type StatusReply struct {
 	Bytes         uint64                 `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Owed          uint64                 `protobuf:"varint,8,opt,name=owed,proto3" json:"owed,omitempty"`
 	Under         uint64                 `protobuf:"varint,9,opt,name=under,proto3" json:"under,omitempty"`
-	Pending       uint32                 `protobuf:"varint,10,opt,name=pending,proto3" json:"pending,omitempty"` // partitions still to be filled
-	Moved         uint64                 `protobuf:"varint,11,opt,name=moved,proto3" json:"moved,omitempty"`     // bytes fetched for the pending ring
+	Pending       uint32                 `protobuf:"varint,10,opt,name=pending,proto3" json:"pending,omitempty"`   // partitions still to be filled
+	Moved         uint64                 `protobuf:"varint,11,opt,name=moved,proto3" json:"moved,omitempty"`       // bytes fetched for the pending ring
+	Changing      uint32                 `protobuf:"varint,12,opt,name=changing,proto3" json:"changing,omitempty"` // partitions that were to be filled when that began
+	Filling       uint64                 `protobuf:"varint,13,opt,name=filling,proto3" json:"filling,omitempty"`   // microseconds since it began
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1408,6 +1410,20 @@ func (x *StatusReply) GetPending() uint32 {
 func (x *StatusReply) GetMoved() uint64 {
 	if x != nil {
 		return x.Moved
+	}
+	return 0
+}
+
+func (x *StatusReply) GetChanging() uint32 {
+	if x != nil {
+		return x.Changing
+	}
+	return 0
+}
+
+func (x *StatusReply) GetFilling() uint64 {
+	if x != nil {
+		return x.Filling
 	}
 	return 0
 }
@@ -1520,7 +1536,7 @@ const file_ringpb_ring_proto_rawDesc = "" +
 	"\rStatusRequest\x12\x14\n" +
 	"\x05clock\x18\x01 \x01(\x04R\x05clock\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +
-	"\x04node\x18\x03 \x01(\tR\x04node\"\xb2\x02\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"\xe8\x02\n" +
 	"\vStatusReply\x12\x14\n" +
 	"\x05clock\x18\x01 \x01(\x04R\x05clock\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +
@@ -1533,7 +1549,9 @@ const file_ringpb_ring_proto_rawDesc = "" +
 	"\x05under\x18\t \x01(\x04R\x05under\x12\x18\n" +
 	"\apending\x18\n" +
 	" \x01(\rR\apending\x12\x14\n" +
-	"\x05moved\x18\v \x01(\x04R\x05moved2\xfc\x04\n" +
+	"\x05moved\x18\v \x01(\x04R\x05moved\x12\x1a\n" +
+	"\bchanging\x18\f \x01(\rR\bchanging\x12\x18\n" +
+	"\afilling\x18\r \x01(\x04R\afilling2\xfc\x04\n" +
 	"\x04Ring\x12Y\n" +
 	"\x05Write\x12(.clustermaster.ringstore.v1.WriteRequest\x1a&.clustermaster.ringstore.v1.WriteReply\x12Y\n" +
 	"\n" +
