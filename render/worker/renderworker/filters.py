@@ -1,16 +1,12 @@
 """Salt's filters, tests and globals."""
 
 import base64
-import datetime
 import fnmatch
 import hashlib
 import hmac
 import io
 import json
-import os
 import posixpath
-import pwd
-import random
 import re
 import shlex
 import sys
@@ -24,7 +20,7 @@ import jinja2.utils
 import jmespath
 import yaml
 
-from renderworker import errors, ipfilters, localfiles
+from renderworker import errors, ipfilters, localfiles, volatile
 from renderworker.structured import load as load_yaml
 from renderworker.tags import strict
 
@@ -34,16 +30,16 @@ NAMESPACE = uuid.UUID("91633EBF-1C86-5E33-935A-28061F4B480E")  # of Salt's uuid 
 def install(env):
     env.filters.update(FILTERS)
     env.filters.update(ipfilters.FILTERS)
-    for name, function in {**VOLATILE, **localfiles.FILTERS, **ipfilters.VOLATILE}.items():
-        env.filters[name] = volatile(function)
+    for name, function in {**volatile.FILTERS, **localfiles.FILTERS, **ipfilters.VOLATILE}.items():
+        env.filters[name] = unfolded(function)
     env.filters["random"] = _random_item
     env.filters["http_query"] = _http_query
     env.tests.update(match=match, equalto=lambda value, other: value == other, list=is_list)
     env.globals.update({"raise": _raise, "ifelse": _ifelse, "show_full_context": _full_context})
-    env.globals["lipsum"] = volatile(jinja2.utils.generate_lorem_ipsum)
+    env.globals["lipsum"] = unfolded(jinja2.utils.generate_lorem_ipsum)
 
 
-def volatile(function):
+def unfolded(function):
     """A function of more than its arguments: never folded into a compiled
     template, and the render is not kept."""
 
@@ -530,67 +526,6 @@ def method_call(obj, f_name, *f_args, **f_kwargs):
     return getattr(obj, f_name, lambda *args, **kwargs: None)(*f_args, **f_kwargs)
 
 
-# Time and chance
-
-
-def strftime(date=None, format="%Y-%m-%d"):
-    return _date(date).strftime(format)
-
-
-_DATES = ("%Y/%m/%d", "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%m/%d/%Y", "%d-%m-%Y", "%d %B %Y", "%B %d, %Y", "%d %b %Y", "%b %d, %Y")
-
-
-def _date(date):
-    now = datetime.datetime.now()
-    if date is None:
-        return now
-    if isinstance(date, datetime.datetime):
-        return date
-    if isinstance(date, str):
-        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        day = datetime.timedelta(days=1)
-        named = {"now": now, "today": midnight, "tomorrow": midnight + day, "yesterday": midnight - day}
-        if date.lower() in named:
-            return named[date.lower()]
-        try:
-            return datetime.datetime.fromisoformat(date)
-        except ValueError:
-            pass
-        for form in _DATES:
-            try:
-                return datetime.datetime.strptime(date, form)
-            except ValueError:
-                pass
-    try:
-        if isinstance(date, str):
-            date = int(date) if date.isdigit() else float(date)
-        return datetime.datetime.fromtimestamp(date)
-    except Exception:
-        raise ValueError(f"Unable to parse {date}") from None
-
-
-def random_str(size=32):
-    return base64.b64encode(os.urandom(size)).decode("ascii")[:size]
-
-
-def random_hash(size=9999999999, hash_type=None):
-    number = random.SystemRandom().randint(0, size)
-    return hashlib.new(hash_type or "md5", str(number).encode("ascii")).hexdigest()
-
-
-def random_sample(value, size, seed=None):
-    source = random if seed is None else random.Random(hash(seed))
-    return source.sample(value, size)
-
-
-def random_shuffle(value, seed=None):
-    return random_sample(value, len(value), seed)
-
-
-def gen_mac(prefix="AC:DE:48"):
-    return ":".join([prefix, *(f"{random.randint(0, 255):02X}" for _ in range(3))])
-
-
 FILTERS = {
     "append_dict_key_value": _changing("append", "append", list, ()),
     "avg": avg,
@@ -655,24 +590,3 @@ FILTERS = {
     "yaml_encode": yaml_encode,
     "yaml_squote": yaml_squote,
 }
-
-VOLATILE = {
-    "date_format": strftime,
-    "gen_mac": gen_mac,
-    "get_uid": lambda user=None: _uid(user),
-    "rand_str": random_hash,
-    "random_hash": random_hash,
-    "random_sample": random_sample,
-    "random_shuffle": random_shuffle,
-    "random_str": random_str,
-    "strftime": strftime,
-}
-
-
-def _uid(user):
-    if user is None:
-        return os.geteuid()
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except KeyError:
-        return None
