@@ -154,7 +154,7 @@ func TestWipedMember(t *testing.T) {
 	wiped.Wipe(t)
 	w.write(t, 60, 4000)
 
-	// It is watched from its start on: a vote comes only after it serves.
+	// It is watched from its start on.
 	stop, watched := make(chan struct{}), sync.WaitGroup{}
 	var seen []string
 	watched.Go(func() {

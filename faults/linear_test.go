@@ -39,7 +39,7 @@ func at(ctx context.Context, m *e2e.Master) (*operator.Client, error) {
 }
 
 // run makes calls chosen by chance until ctx ends.
-func (o *operators) run(ctx context.Context, t *testing.T, number int, rng *rand.Rand) {
+func (o *operators) run(ctx context.Context, t testing.TB, number int, rng *rand.Rand) {
 	minions := make([]*minion, len(o.ids))
 	for i, id := range o.ids {
 		minions[i] = newMinion(t, id)
