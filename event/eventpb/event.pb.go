@@ -2,7 +2,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: event/eventpb/event.proto
+// source: eventpb/event.proto
 
 // Package event is how one master asks another for the events of a tag prefix.
 
@@ -35,7 +35,7 @@ type Interest struct {
 
 func (x *Interest) Reset() {
 	*x = Interest{}
-	mi := &file_event_eventpb_event_proto_msgTypes[0]
+	mi := &file_eventpb_event_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -47,7 +47,7 @@ func (x *Interest) String() string {
 func (*Interest) ProtoMessage() {}
 
 func (x *Interest) ProtoReflect() protoreflect.Message {
-	mi := &file_event_eventpb_event_proto_msgTypes[0]
+	mi := &file_eventpb_event_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -60,7 +60,7 @@ func (x *Interest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interest.ProtoReflect.Descriptor instead.
 func (*Interest) Descriptor() ([]byte, []int) {
-	return file_event_eventpb_event_proto_rawDescGZIP(), []int{0}
+	return file_eventpb_event_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Interest) GetSeq() uint64 {
@@ -97,7 +97,7 @@ type Item struct {
 
 func (x *Item) Reset() {
 	*x = Item{}
-	mi := &file_event_eventpb_event_proto_msgTypes[1]
+	mi := &file_eventpb_event_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -109,7 +109,7 @@ func (x *Item) String() string {
 func (*Item) ProtoMessage() {}
 
 func (x *Item) ProtoReflect() protoreflect.Message {
-	mi := &file_event_eventpb_event_proto_msgTypes[1]
+	mi := &file_eventpb_event_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -122,7 +122,7 @@ func (x *Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Item.ProtoReflect.Descriptor instead.
 func (*Item) Descriptor() ([]byte, []int) {
-	return file_event_eventpb_event_proto_rawDescGZIP(), []int{1}
+	return file_eventpb_event_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Item) GetConfirmed() uint64 {
@@ -153,11 +153,11 @@ func (x *Item) GetDropped() uint64 {
 	return 0
 }
 
-var File_event_eventpb_event_proto protoreflect.FileDescriptor
+var File_eventpb_event_proto protoreflect.FileDescriptor
 
-const file_event_eventpb_event_proto_rawDesc = "" +
+const file_eventpb_event_proto_rawDesc = "" +
 	"\n" +
-	"\x19event/eventpb/event.proto\x12\x13clustermaster.event\"F\n" +
+	"\x13eventpb/event.proto\x12\x13clustermaster.event\"F\n" +
 	"\bInterest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x10\n" +
 	"\x03add\x18\x02 \x03(\tR\x03add\x12\x16\n" +
@@ -171,23 +171,23 @@ const file_event_eventpb_event_proto_rawDesc = "" +
 	"\x06Attach\x12\x1d.clustermaster.event.Interest\x1a\x19.clustermaster.event.Item(\x010\x01B\x1dZ\x1bclustermaster/event/eventpbb\x06proto3"
 
 var (
-	file_event_eventpb_event_proto_rawDescOnce sync.Once
-	file_event_eventpb_event_proto_rawDescData []byte
+	file_eventpb_event_proto_rawDescOnce sync.Once
+	file_eventpb_event_proto_rawDescData []byte
 )
 
-func file_event_eventpb_event_proto_rawDescGZIP() []byte {
-	file_event_eventpb_event_proto_rawDescOnce.Do(func() {
-		file_event_eventpb_event_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_event_eventpb_event_proto_rawDesc), len(file_event_eventpb_event_proto_rawDesc)))
+func file_eventpb_event_proto_rawDescGZIP() []byte {
+	file_eventpb_event_proto_rawDescOnce.Do(func() {
+		file_eventpb_event_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_eventpb_event_proto_rawDesc), len(file_eventpb_event_proto_rawDesc)))
 	})
-	return file_event_eventpb_event_proto_rawDescData
+	return file_eventpb_event_proto_rawDescData
 }
 
-var file_event_eventpb_event_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
-var file_event_eventpb_event_proto_goTypes = []any{
+var file_eventpb_event_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_eventpb_event_proto_goTypes = []any{
 	(*Interest)(nil), // 0: clustermaster.event.Interest
 	(*Item)(nil),     // 1: clustermaster.event.Item
 }
-var file_event_eventpb_event_proto_depIdxs = []int32{
+var file_eventpb_event_proto_depIdxs = []int32{
 	0, // 0: clustermaster.event.Mesh.Attach:input_type -> clustermaster.event.Interest
 	1, // 1: clustermaster.event.Mesh.Attach:output_type -> clustermaster.event.Item
 	1, // [1:2] is the sub-list for method output_type
@@ -197,26 +197,26 @@ var file_event_eventpb_event_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for field type_name
 }
 
-func init() { file_event_eventpb_event_proto_init() }
-func file_event_eventpb_event_proto_init() {
-	if File_event_eventpb_event_proto != nil {
+func init() { file_eventpb_event_proto_init() }
+func file_eventpb_event_proto_init() {
+	if File_eventpb_event_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_event_eventpb_event_proto_rawDesc), len(file_event_eventpb_event_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_eventpb_event_proto_rawDesc), len(file_eventpb_event_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_event_eventpb_event_proto_goTypes,
-		DependencyIndexes: file_event_eventpb_event_proto_depIdxs,
-		MessageInfos:      file_event_eventpb_event_proto_msgTypes,
+		GoTypes:           file_eventpb_event_proto_goTypes,
+		DependencyIndexes: file_eventpb_event_proto_depIdxs,
+		MessageInfos:      file_eventpb_event_proto_msgTypes,
 	}.Build()
-	File_event_eventpb_event_proto = out.File
-	file_event_eventpb_event_proto_goTypes = nil
-	file_event_eventpb_event_proto_depIdxs = nil
+	File_eventpb_event_proto = out.File
+	file_eventpb_event_proto_goTypes = nil
+	file_eventpb_event_proto_depIdxs = nil
 }

@@ -2,7 +2,7 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.2
 // - protoc             v3.21.12
-// source: event/eventpb/event.proto
+// source: eventpb/event.proto
 
 // Package event is how one master asks another for the events of a tag prefix.
 
@@ -123,5 +123,5 @@ var Mesh_ServiceDesc = grpc.ServiceDesc{
 			ClientStreams: true,
 		},
 	},
-	Metadata: "event/eventpb/event.proto",
+	Metadata: "eventpb/event.proto",
 }

@@ -2,7 +2,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: master/masterpb/publisher.proto
+// source: masterpb/publisher.proto
 
 // Package publisher is how one master hands a publication to another's subscribers.
 
@@ -36,7 +36,7 @@ type DeliverRequest struct {
 
 func (x *DeliverRequest) Reset() {
 	*x = DeliverRequest{}
-	mi := &file_master_masterpb_publisher_proto_msgTypes[0]
+	mi := &file_masterpb_publisher_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +48,7 @@ func (x *DeliverRequest) String() string {
 func (*DeliverRequest) ProtoMessage() {}
 
 func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_master_masterpb_publisher_proto_msgTypes[0]
+	mi := &file_masterpb_publisher_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +61,7 @@ func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverRequest.ProtoReflect.Descriptor instead.
 func (*DeliverRequest) Descriptor() ([]byte, []int) {
-	return file_master_masterpb_publisher_proto_rawDescGZIP(), []int{0}
+	return file_masterpb_publisher_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *DeliverRequest) GetJid() string {
@@ -111,7 +111,7 @@ type DeliverReply struct {
 
 func (x *DeliverReply) Reset() {
 	*x = DeliverReply{}
-	mi := &file_master_masterpb_publisher_proto_msgTypes[1]
+	mi := &file_masterpb_publisher_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -123,7 +123,7 @@ func (x *DeliverReply) String() string {
 func (*DeliverReply) ProtoMessage() {}
 
 func (x *DeliverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_master_masterpb_publisher_proto_msgTypes[1]
+	mi := &file_masterpb_publisher_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -136,7 +136,7 @@ func (x *DeliverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverReply.ProtoReflect.Descriptor instead.
 func (*DeliverReply) Descriptor() ([]byte, []int) {
-	return file_master_masterpb_publisher_proto_rawDescGZIP(), []int{1}
+	return file_masterpb_publisher_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *DeliverReply) GetSubscribers() uint32 {
@@ -176,7 +176,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_master_masterpb_publisher_proto_msgTypes[2]
+	mi := &file_masterpb_publisher_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -188,7 +188,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_master_masterpb_publisher_proto_msgTypes[2]
+	mi := &file_masterpb_publisher_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -201,7 +201,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_master_masterpb_publisher_proto_rawDescGZIP(), []int{2}
+	return file_masterpb_publisher_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ReleaseRequest) GetJid() string {
@@ -219,7 +219,7 @@ type ReleaseReply struct {
 
 func (x *ReleaseReply) Reset() {
 	*x = ReleaseReply{}
-	mi := &file_master_masterpb_publisher_proto_msgTypes[3]
+	mi := &file_masterpb_publisher_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -231,7 +231,7 @@ func (x *ReleaseReply) String() string {
 func (*ReleaseReply) ProtoMessage() {}
 
 func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_master_masterpb_publisher_proto_msgTypes[3]
+	mi := &file_masterpb_publisher_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -244,7 +244,7 @@ func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseReply.ProtoReflect.Descriptor instead.
 func (*ReleaseReply) Descriptor() ([]byte, []int) {
-	return file_master_masterpb_publisher_proto_rawDescGZIP(), []int{3}
+	return file_masterpb_publisher_proto_rawDescGZIP(), []int{3}
 }
 
 type LossesRequest struct {
@@ -255,7 +255,7 @@ type LossesRequest struct {
 
 func (x *LossesRequest) Reset() {
 	*x = LossesRequest{}
-	mi := &file_master_masterpb_publisher_proto_msgTypes[4]
+	mi := &file_masterpb_publisher_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -267,7 +267,7 @@ func (x *LossesRequest) String() string {
 func (*LossesRequest) ProtoMessage() {}
 
 func (x *LossesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_master_masterpb_publisher_proto_msgTypes[4]
+	mi := &file_masterpb_publisher_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -280,7 +280,7 @@ func (x *LossesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LossesRequest.ProtoReflect.Descriptor instead.
 func (*LossesRequest) Descriptor() ([]byte, []int) {
-	return file_master_masterpb_publisher_proto_rawDescGZIP(), []int{4}
+	return file_masterpb_publisher_proto_rawDescGZIP(), []int{4}
 }
 
 type LossesReply struct {
@@ -292,7 +292,7 @@ type LossesReply struct {
 
 func (x *LossesReply) Reset() {
 	*x = LossesReply{}
-	mi := &file_master_masterpb_publisher_proto_msgTypes[5]
+	mi := &file_masterpb_publisher_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -304,7 +304,7 @@ func (x *LossesReply) String() string {
 func (*LossesReply) ProtoMessage() {}
 
 func (x *LossesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_master_masterpb_publisher_proto_msgTypes[5]
+	mi := &file_masterpb_publisher_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -317,7 +317,7 @@ func (x *LossesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LossesReply.ProtoReflect.Descriptor instead.
 func (*LossesReply) Descriptor() ([]byte, []int) {
-	return file_master_masterpb_publisher_proto_rawDescGZIP(), []int{5}
+	return file_masterpb_publisher_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LossesReply) GetAgeMs() []int64 {
@@ -327,11 +327,11 @@ func (x *LossesReply) GetAgeMs() []int64 {
 	return nil
 }
 
-var File_master_masterpb_publisher_proto protoreflect.FileDescriptor
+var File_masterpb_publisher_proto protoreflect.FileDescriptor
 
-const file_master_masterpb_publisher_proto_rawDesc = "" +
+const file_masterpb_publisher_proto_rawDesc = "" +
 	"\n" +
-	"\x1fmaster/masterpb/publisher.proto\x12\x17clustermaster.publisher\"\x8a\x01\n" +
+	"\x18masterpb/publisher.proto\x12\x17clustermaster.publisher\"\x8a\x01\n" +
 	"\x0eDeliverRequest\x12\x10\n" +
 	"\x03jid\x18\x01 \x01(\tR\x03jid\x12\x18\n" +
 	"\apayload\x18\x02 \x01(\fR\apayload\x12\x16\n" +
@@ -355,19 +355,19 @@ const file_master_masterpb_publisher_proto_rawDesc = "" +
 	"\x06Losses\x12&.clustermaster.publisher.LossesRequest\x1a$.clustermaster.publisher.LossesReplyB\x1fZ\x1dclustermaster/master/masterpbb\x06proto3"
 
 var (
-	file_master_masterpb_publisher_proto_rawDescOnce sync.Once
-	file_master_masterpb_publisher_proto_rawDescData []byte
+	file_masterpb_publisher_proto_rawDescOnce sync.Once
+	file_masterpb_publisher_proto_rawDescData []byte
 )
 
-func file_master_masterpb_publisher_proto_rawDescGZIP() []byte {
-	file_master_masterpb_publisher_proto_rawDescOnce.Do(func() {
-		file_master_masterpb_publisher_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_master_masterpb_publisher_proto_rawDesc), len(file_master_masterpb_publisher_proto_rawDesc)))
+func file_masterpb_publisher_proto_rawDescGZIP() []byte {
+	file_masterpb_publisher_proto_rawDescOnce.Do(func() {
+		file_masterpb_publisher_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_masterpb_publisher_proto_rawDesc), len(file_masterpb_publisher_proto_rawDesc)))
 	})
-	return file_master_masterpb_publisher_proto_rawDescData
+	return file_masterpb_publisher_proto_rawDescData
 }
 
-var file_master_masterpb_publisher_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
-var file_master_masterpb_publisher_proto_goTypes = []any{
+var file_masterpb_publisher_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_masterpb_publisher_proto_goTypes = []any{
 	(*DeliverRequest)(nil), // 0: clustermaster.publisher.DeliverRequest
 	(*DeliverReply)(nil),   // 1: clustermaster.publisher.DeliverReply
 	(*ReleaseRequest)(nil), // 2: clustermaster.publisher.ReleaseRequest
@@ -375,7 +375,7 @@ var file_master_masterpb_publisher_proto_goTypes = []any{
 	(*LossesRequest)(nil),  // 4: clustermaster.publisher.LossesRequest
 	(*LossesReply)(nil),    // 5: clustermaster.publisher.LossesReply
 }
-var file_master_masterpb_publisher_proto_depIdxs = []int32{
+var file_masterpb_publisher_proto_depIdxs = []int32{
 	0, // 0: clustermaster.publisher.Publisher.Deliver:input_type -> clustermaster.publisher.DeliverRequest
 	2, // 1: clustermaster.publisher.Publisher.Release:input_type -> clustermaster.publisher.ReleaseRequest
 	4, // 2: clustermaster.publisher.Publisher.Losses:input_type -> clustermaster.publisher.LossesRequest
@@ -389,26 +389,26 @@ var file_master_masterpb_publisher_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for field type_name
 }
 
-func init() { file_master_masterpb_publisher_proto_init() }
-func file_master_masterpb_publisher_proto_init() {
-	if File_master_masterpb_publisher_proto != nil {
+func init() { file_masterpb_publisher_proto_init() }
+func file_masterpb_publisher_proto_init() {
+	if File_masterpb_publisher_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_master_masterpb_publisher_proto_rawDesc), len(file_master_masterpb_publisher_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_masterpb_publisher_proto_rawDesc), len(file_masterpb_publisher_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_master_masterpb_publisher_proto_goTypes,
-		DependencyIndexes: file_master_masterpb_publisher_proto_depIdxs,
-		MessageInfos:      file_master_masterpb_publisher_proto_msgTypes,
+		GoTypes:           file_masterpb_publisher_proto_goTypes,
+		DependencyIndexes: file_masterpb_publisher_proto_depIdxs,
+		MessageInfos:      file_masterpb_publisher_proto_msgTypes,
 	}.Build()
-	File_master_masterpb_publisher_proto = out.File
-	file_master_masterpb_publisher_proto_goTypes = nil
-	file_master_masterpb_publisher_proto_depIdxs = nil
+	File_masterpb_publisher_proto = out.File
+	file_masterpb_publisher_proto_goTypes = nil
+	file_masterpb_publisher_proto_depIdxs = nil
 }

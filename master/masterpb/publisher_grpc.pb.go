@@ -2,7 +2,7 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.2
 // - protoc             v3.21.12
-// source: master/masterpb/publisher.proto
+// source: masterpb/publisher.proto
 
 // Package publisher is how one master hands a publication to another's subscribers.
 
@@ -205,5 +205,5 @@ var Publisher_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
-	Metadata: "master/masterpb/publisher.proto",
+	Metadata: "masterpb/publisher.proto",
 }

@@ -2,7 +2,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: transport/peer/peerpb/peer.proto
+// source: peerpb/peer.proto
 
 // What masters say to each other on cluster_pool_port below the rooms' own
 // services: the heartbeat on ALPN rpc, and the frames of ALPN join.
@@ -32,7 +32,7 @@ type BeatRequest struct {
 
 func (x *BeatRequest) Reset() {
 	*x = BeatRequest{}
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[0]
+	mi := &file_peerpb_peer_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -44,7 +44,7 @@ func (x *BeatRequest) String() string {
 func (*BeatRequest) ProtoMessage() {}
 
 func (x *BeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[0]
+	mi := &file_peerpb_peer_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -57,7 +57,7 @@ func (x *BeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
 func (*BeatRequest) Descriptor() ([]byte, []int) {
-	return file_transport_peer_peerpb_peer_proto_rawDescGZIP(), []int{0}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{0}
 }
 
 type BeatReply struct {
@@ -70,7 +70,7 @@ type BeatReply struct {
 
 func (x *BeatReply) Reset() {
 	*x = BeatReply{}
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[1]
+	mi := &file_peerpb_peer_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -82,7 +82,7 @@ func (x *BeatReply) String() string {
 func (*BeatReply) ProtoMessage() {}
 
 func (x *BeatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[1]
+	mi := &file_peerpb_peer_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -95,7 +95,7 @@ func (x *BeatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
 func (*BeatReply) Descriptor() ([]byte, []int) {
-	return file_transport_peer_peerpb_peer_proto_rawDescGZIP(), []int{1}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *BeatReply) GetBoot() []byte {
@@ -129,7 +129,7 @@ type JoinHello struct {
 
 func (x *JoinHello) Reset() {
 	*x = JoinHello{}
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[2]
+	mi := &file_peerpb_peer_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -141,7 +141,7 @@ func (x *JoinHello) String() string {
 func (*JoinHello) ProtoMessage() {}
 
 func (x *JoinHello) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[2]
+	mi := &file_peerpb_peer_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -154,7 +154,7 @@ func (x *JoinHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinHello.ProtoReflect.Descriptor instead.
 func (*JoinHello) Descriptor() ([]byte, []int) {
-	return file_transport_peer_peerpb_peer_proto_rawDescGZIP(), []int{2}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *JoinHello) GetProtocol() uint32 {
@@ -233,7 +233,7 @@ type JoinSignature struct {
 
 func (x *JoinSignature) Reset() {
 	*x = JoinSignature{}
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[3]
+	mi := &file_peerpb_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -245,7 +245,7 @@ func (x *JoinSignature) String() string {
 func (*JoinSignature) ProtoMessage() {}
 
 func (x *JoinSignature) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[3]
+	mi := &file_peerpb_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -258,7 +258,7 @@ func (x *JoinSignature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinSignature.ProtoReflect.Descriptor instead.
 func (*JoinSignature) Descriptor() ([]byte, []int) {
-	return file_transport_peer_peerpb_peer_proto_rawDescGZIP(), []int{3}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *JoinSignature) GetClusterPub() string {
@@ -284,7 +284,7 @@ type JoinProof struct {
 
 func (x *JoinProof) Reset() {
 	*x = JoinProof{}
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[4]
+	mi := &file_peerpb_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -296,7 +296,7 @@ func (x *JoinProof) String() string {
 func (*JoinProof) ProtoMessage() {}
 
 func (x *JoinProof) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[4]
+	mi := &file_peerpb_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -309,7 +309,7 @@ func (x *JoinProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinProof.ProtoReflect.Descriptor instead.
 func (*JoinProof) Descriptor() ([]byte, []int) {
-	return file_transport_peer_peerpb_peer_proto_rawDescGZIP(), []int{4}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *JoinProof) GetMac() []byte {
@@ -328,7 +328,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[5]
+	mi := &file_peerpb_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -340,7 +340,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[5]
+	mi := &file_peerpb_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -353,7 +353,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_transport_peer_peerpb_peer_proto_rawDescGZIP(), []int{5}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JoinRequest) GetRequest() []byte {
@@ -374,7 +374,7 @@ type JoinReply struct {
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[6]
+	mi := &file_peerpb_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +386,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_peer_peerpb_peer_proto_msgTypes[6]
+	mi := &file_peerpb_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +399,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_transport_peer_peerpb_peer_proto_rawDescGZIP(), []int{6}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *JoinReply) GetReply() []byte {
@@ -416,11 +416,11 @@ func (x *JoinReply) GetUnanswered() bool {
 	return false
 }
 
-var File_transport_peer_peerpb_peer_proto protoreflect.FileDescriptor
+var File_peerpb_peer_proto protoreflect.FileDescriptor
 
-const file_transport_peer_peerpb_peer_proto_rawDesc = "" +
+const file_peerpb_peer_proto_rawDesc = "" +
 	"\n" +
-	" transport/peer/peerpb/peer.proto\x12\x12clustermaster.peer\"\r\n" +
+	"\x11peerpb/peer.proto\x12\x12clustermaster.peer\"\r\n" +
 	"\vBeatRequest\"\x1f\n" +
 	"\tBeatReply\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\fR\x04boot\"\xf7\x01\n" +
@@ -452,19 +452,19 @@ const file_transport_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x04Beat\x12\x1f.clustermaster.peer.BeatRequest\x1a\x1d.clustermaster.peer.BeatReplyB%Z#clustermaster/transport/peer/peerpbb\x06proto3"
 
 var (
-	file_transport_peer_peerpb_peer_proto_rawDescOnce sync.Once
-	file_transport_peer_peerpb_peer_proto_rawDescData []byte
+	file_peerpb_peer_proto_rawDescOnce sync.Once
+	file_peerpb_peer_proto_rawDescData []byte
 )
 
-func file_transport_peer_peerpb_peer_proto_rawDescGZIP() []byte {
-	file_transport_peer_peerpb_peer_proto_rawDescOnce.Do(func() {
-		file_transport_peer_peerpb_peer_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_transport_peer_peerpb_peer_proto_rawDesc), len(file_transport_peer_peerpb_peer_proto_rawDesc)))
+func file_peerpb_peer_proto_rawDescGZIP() []byte {
+	file_peerpb_peer_proto_rawDescOnce.Do(func() {
+		file_peerpb_peer_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_peerpb_peer_proto_rawDesc), len(file_peerpb_peer_proto_rawDesc)))
 	})
-	return file_transport_peer_peerpb_peer_proto_rawDescData
+	return file_peerpb_peer_proto_rawDescData
 }
 
-var file_transport_peer_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
-var file_transport_peer_peerpb_peer_proto_goTypes = []any{
+var file_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_peerpb_peer_proto_goTypes = []any{
 	(*BeatRequest)(nil),   // 0: clustermaster.peer.BeatRequest
 	(*BeatReply)(nil),     // 1: clustermaster.peer.BeatReply
 	(*JoinHello)(nil),     // 2: clustermaster.peer.JoinHello
@@ -473,7 +473,7 @@ var file_transport_peer_peerpb_peer_proto_goTypes = []any{
 	(*JoinRequest)(nil),   // 5: clustermaster.peer.JoinRequest
 	(*JoinReply)(nil),     // 6: clustermaster.peer.JoinReply
 }
-var file_transport_peer_peerpb_peer_proto_depIdxs = []int32{
+var file_peerpb_peer_proto_depIdxs = []int32{
 	0, // 0: clustermaster.peer.Heartbeat.Beat:input_type -> clustermaster.peer.BeatRequest
 	1, // 1: clustermaster.peer.Heartbeat.Beat:output_type -> clustermaster.peer.BeatReply
 	1, // [1:2] is the sub-list for method output_type
@@ -483,26 +483,26 @@ var file_transport_peer_peerpb_peer_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for field type_name
 }
 
-func init() { file_transport_peer_peerpb_peer_proto_init() }
-func file_transport_peer_peerpb_peer_proto_init() {
-	if File_transport_peer_peerpb_peer_proto != nil {
+func init() { file_peerpb_peer_proto_init() }
+func file_peerpb_peer_proto_init() {
+	if File_peerpb_peer_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_transport_peer_peerpb_peer_proto_rawDesc), len(file_transport_peer_peerpb_peer_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peerpb_peer_proto_rawDesc), len(file_peerpb_peer_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_transport_peer_peerpb_peer_proto_goTypes,
-		DependencyIndexes: file_transport_peer_peerpb_peer_proto_depIdxs,
-		MessageInfos:      file_transport_peer_peerpb_peer_proto_msgTypes,
+		GoTypes:           file_peerpb_peer_proto_goTypes,
+		DependencyIndexes: file_peerpb_peer_proto_depIdxs,
+		MessageInfos:      file_peerpb_peer_proto_msgTypes,
 	}.Build()
-	File_transport_peer_peerpb_peer_proto = out.File
-	file_transport_peer_peerpb_peer_proto_goTypes = nil
-	file_transport_peer_peerpb_peer_proto_depIdxs = nil
+	File_peerpb_peer_proto = out.File
+	file_peerpb_peer_proto_goTypes = nil
+	file_peerpb_peer_proto_depIdxs = nil
 }

@@ -2,7 +2,7 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.2
 // - protoc             v3.21.12
-// source: transport/peer/peerpb/peer.proto
+// source: peerpb/peer.proto
 
 // What masters say to each other on cluster_pool_port below the rooms' own
 // services: the heartbeat on ALPN rpc, and the frames of ALPN join.
@@ -124,5 +124,5 @@ var Heartbeat_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
-	Metadata: "transport/peer/peerpb/peer.proto",
+	Metadata: "peerpb/peer.proto",
 }
