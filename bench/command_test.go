@@ -18,8 +18,8 @@ import (
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ args, want string }{
-		{"", "give one of --master HOST, --self, --compare VENV and --from FILE"},
-		{"--self --master a", "give one of --master HOST, --self, --compare VENV and --from FILE"},
+		{"", "give one of --master HOST, --self, --grow, --compare VENV and --from FILE"},
+		{"--self --master a", "give one of --master HOST, --self, --grow, --compare VENV and --from FILE"},
 		{"--master a b", `unexpected argument "b"`},
 		{"--master a:0", "want HOST, HOST:PORT"},
 		{"--master a:b:c", "want HOST, HOST:PORT"},
@@ -31,6 +31,8 @@ func TestCommandLine(t *testing.T) {
 		{"--master a --rate fast", "want requests per second"},
 		{"--master a --only nosuch", `unknown request "_nosuch"; there are _auth`},
 		{"--master a --only serve_file", "_serve_file needs --file"},
+		{"--grow --self", "give one of"},
+		{"--grow --accepted-keys 0", "--accepted-keys 0: want 1 to"},
 		{"--nosuch", "unknown flag: --nosuch"},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -237,6 +239,45 @@ func TestSelf(t *testing.T) {
 	}
 	if out := stdout.String(); !strings.Contains(out, "kill -9 of the leader to the answer of all 9 minions") {
 		t.Error("no figure of the leader's death")
+	}
+}
+
+// The whole of --grow, with our own masters.
+func TestGrow(t *testing.T) {
+	program, err := filepath.Abs("../bin/clustermaster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("needs bin/clustermaster; run make test")
+	}
+	dir := t.TempDir()
+	report := filepath.Join(dir, "report.json")
+	var stdout, stderr bytes.Buffer
+	code := Command(t.Context(), []string{"--grow", "--binary", program, "--dir", dir, "--json", report, "--accepted-keys", "12", "--workers", "4",
+		"--roots", "3", "--returns", "240"}, &stdout, &stderr)
+	t.Log(stdout.String())
+	if code != exitGood || stderr.Len() > 0 {
+		t.Fatalf("exit code %d: %s", code, stderr.String())
+	}
+	checkReport(t, report, 1, 0, 15)
+	r, err := readReport(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]float64{}
+	for _, f := range r.Columns[0].Figures {
+		of[f.Name] = f.Value
+	}
+	after, then := of["copies per record after kill -9 of a master"], of["copies per record then"]
+	if after < 2 || after >= 3 || then != 3 {
+		t.Errorf("%v copies of a record after a death, %v in the end", after, then)
+	}
+	if of["start of a fourth master to voter"] > of["start of a fourth master to ready, with its share of records"] {
+		t.Error("it was ready before it voted")
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "clustermaster-bench-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }
 

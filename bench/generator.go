@@ -12,8 +12,12 @@ import (
 // such a master says enough with 10 s).
 const requestPatience = 10 * time.Second
 
-// signInPatience bounds the sign-in of all minions together.
-const signInPatience = 2 * time.Minute
+// The sign-in of all minions together may take signInPatience and for each of them signInEach: an unknown one's key is
+// a change of the replicated state.
+const (
+	signInPatience = 2 * time.Minute
+	signInEach     = 50 * time.Millisecond
+)
 
 // pendingPause is between two sign-ins of a minion whose key is not accepted yet.
 const pendingPause = 2 * time.Second
@@ -50,7 +54,8 @@ func newGenerator(ctx context.Context, c Crowd, keys []*keyPair, m *meter, onPen
 		w := g.crews[i%c.Workers]
 		w.sessions = append(w.sessions, newSession(fmt.Sprintf("%s%d", c.Prefix, i+1), keys[i%len(keys)]))
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, signInPatience, fmt.Errorf("not within %s", signInPatience))
+	patience := signInPatience + time.Duration(c.Minions)*signInEach
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
 	defer cancel()
 	var wg sync.WaitGroup
 	var pending sync.Once

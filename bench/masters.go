@@ -43,6 +43,7 @@ const (
 type group struct {
 	product product
 	dir     string
+	secret  string // cluster_secret
 	front   string // an address for the balancer
 	masters []*masterProcess
 	haproxy *masterProcess // nil if none was started
@@ -64,19 +65,18 @@ const profileEnv = "CLUSTERMASTER_PROFILE"
 // startGroup starts n masters, empty and with auto_accept, below dir, and waits until all are ready. profiles is a folder
 // for their profiles, "" for none.
 func startGroup(ctx context.Context, p product, dir string, n int, profiles string) (*group, error) {
-	o := &group{product: p, dir: dir}
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return nil, fmt.Errorf("make secret: %w", err)
+	}
+	o := &group{product: p, dir: dir, secret: base64.RawURLEncoding.EncodeToString(secret)}
 	if err := o.address(ctx, n); err != nil {
 		return nil, err
 	}
-	files, pillar := filepath.Join(dir, "files"), filepath.Join(dir, "pillar")
-	if err := makeFiles(files); err != nil {
-		return nil, err
-	}
-	if err := makePillar(pillar); err != nil {
-		return nil, err
-	}
-	if err := o.configure(files, pillar); err != nil {
-		return nil, err
+	for _, m := range o.masters {
+		if err := o.configure(m); err != nil {
+			return nil, err
+		}
 	}
 	start := time.Now()
 	for _, m := range o.masters {
@@ -160,43 +160,53 @@ func makePillar(root string) error {
 	return nil
 }
 
-// configure writes the masters' configs: Salt's defaults but for addresses, folders and auto_accept.
-func (o *group) configure(files, pillar string) error {
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return fmt.Errorf("make secret: %w", err)
+// rootsOf is where a master's file_roots and pillar_roots are.
+func (o *group) rootsOf(m *masterProcess) (files, pillar string) {
+	dir := o.dir
+	if o.product.isolated {
+		dir = m.dir
 	}
+	return filepath.Join(dir, "files"), filepath.Join(dir, "pillar")
+}
+
+// configure writes a master's config, Salt's defaults but for addresses, folders and auto_accept, and its roots.
+func (o *group) configure(m *masterProcess) error {
 	name := "root"
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	for _, m := range o.masters {
-		id := m.id
+	id := m.id
+	if o.product.sharedKeys {
+		id = m.host
+	}
+	files, pillar := o.rootsOf(m)
+	text := fmt.Sprintf("id: %s\ninterface: %s\nroot_dir: %s\nsock_dir: %s\nuser: %s\nlog_level: warning\nauto_accept: true\n"+
+		"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n%s", id, m.host, m.dir, sockFolder, name, files, pillar, o.product.options)
+	if len(o.masters) > 1 {
+		text += fmt.Sprintf("cluster_id: bench\ncluster_secret: %s\ncluster_peers:\n", o.secret)
+		for _, p := range o.masters {
+			if p != m {
+				text += "  - " + p.host + "\n"
+			}
+		}
 		if o.product.sharedKeys {
-			id = m.host
+			text += fmt.Sprintf("cluster_pki_dir: %s\n", filepath.Join(o.dir, "pki"))
 		}
-		text := fmt.Sprintf("id: %s\ninterface: %s\nroot_dir: %s\nsock_dir: %s\nuser: %s\nlog_level: warning\nauto_accept: true\n"+
-			"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n%s", id, m.host, m.dir, sockFolder, name, files, pillar, o.product.options)
-		if len(o.masters) > 1 {
-			text += fmt.Sprintf("cluster_id: bench\ncluster_secret: %s\ncluster_peers:\n", base64.RawURLEncoding.EncodeToString(secret))
-			for _, p := range o.masters {
-				if p != m {
-					text += "  - " + p.host + "\n"
-				}
-			}
-			if o.product.sharedKeys {
-				text += fmt.Sprintf("cluster_pki_dir: %s\n", filepath.Join(o.dir, "pki"))
-			}
-		}
-		err := os.MkdirAll(m.dir, 0o755)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(m.dir, "master"), []byte(text), 0o600)
-		}
-		if err != nil {
-			return fmt.Errorf("write config of %s: %w", m.id, err)
+		if o.product.isolated {
+			text += "cluster_isolated_filesystem: true\n"
 		}
 	}
-	return nil
+	err := os.MkdirAll(m.dir, 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(m.dir, "master"), []byte(text), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write config of %s: %w", m.id, err)
+	}
+	if err := makeFiles(files); err != nil {
+		return err
+	}
+	return makePillar(pillar)
 }
 
 // start runs the program in a process group of its own; its output goes to DIR/out.

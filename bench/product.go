@@ -26,7 +26,9 @@ type product struct {
 	options string
 	// sharedKeys: the masters of a cluster need one cluster_pki_dir together, and know each other by address: that is their id.
 	sharedKeys bool
-	ready      func(ctx context.Context, m *masterProcess) bool
+	// isolated: each master has roots of its own.
+	isolated bool
+	ready    func(ctx context.Context, m *masterProcess) bool
 	// ping publishes one test.ping to all simulated minions and returns how many answered, and how long the last one took
 	// from the publication on.
 	ping func(ctx context.Context, m *masterProcess) (answered int, took time.Duration, err error)

@@ -44,7 +44,7 @@ type Column struct {
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	Unit  string  `json:"unit"` // MB, s, ms or files
+	Unit  string  `json:"unit"` // MB, MB/s, s, ms, files or copies
 	Note  string  `json:"note,omitempty"`
 }
 
@@ -134,17 +134,19 @@ func (l *Load) row() []string {
 // printColumn prints all of one column.
 func printColumn(w io.Writer, c Column) {
 	fmt.Fprintf(w, "\n%s: %s; %d minions on %d connections\n\n", c.Name, strings.Join(c.Masters, " "), c.Minions, c.Workers)
-	rows := [][]string{loadHead}
-	for i := range c.Loads {
-		rows = append(rows, c.Loads[i].row())
+	if len(c.Loads) > 0 {
+		rows := [][]string{loadHead}
+		for i := range c.Loads {
+			rows = append(rows, c.Loads[i].row())
+		}
+		table(w, rows)
 	}
-	table(w, rows)
 	for i := range c.Loads {
 		if l := &c.Loads[i]; l.Err != "" {
 			fmt.Fprintf(w, "%s: first failure: %s\n", l.title(), l.Err)
 		}
 	}
-	if len(c.Figures) > 0 {
+	if len(c.Loads) > 0 && len(c.Figures) > 0 {
 		fmt.Fprintln(w)
 	}
 	for _, f := range c.Figures {

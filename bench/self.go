@@ -40,17 +40,11 @@ func (b *bencher) self(ctx context.Context, s selfPlan, r *Report) (err error) {
 			return fmt.Errorf("make folder for profiles: %w", err)
 		}
 	}
-	dir, err := os.MkdirTemp(s.dir, "clustermaster-bench-")
+	dir, done, err := b.workspace(ctx, s.dir)
 	if err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return err
 	}
-	defer func() {
-		if err == nil || ctx.Err() != nil {
-			os.RemoveAll(dir)
-		} else {
-			b.say("The masters' folders stay in %s.", dir)
-		}
-	}()
+	defer func() { done(err) }()
 	for _, n := range s.masters {
 		name := fmt.Sprintf("%d masters", n)
 		if n == 1 {
@@ -64,6 +58,21 @@ func (b *bencher) self(ctx context.Context, s selfPlan, r *Report) (err error) {
 		printColumn(b.out, c)
 	}
 	return nil
+}
+
+// workspace makes a folder for masters. done removes it, unless they failed: their logs are there.
+func (b *bencher) workspace(ctx context.Context, parent string) (dir string, done func(err error), err error) {
+	dir, err = os.MkdirTemp(parent, "clustermaster-bench-")
+	if err != nil {
+		return "", nil, fmt.Errorf("make folder: %w", err)
+	}
+	return dir, func(err error) {
+		if err == nil || ctx.Err() != nil {
+			os.RemoveAll(dir)
+		} else {
+			b.say("The masters' folders stay in %s.", dir)
+		}
+	}, nil
 }
 
 func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name string, n int) (Column, error) {
