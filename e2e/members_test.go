@@ -501,6 +501,7 @@ func (o *orders) keepsSecrets(t *testing.T) {
 // changes nothing, and says how to go on; after that the wiped ones come back as
 // new members, and the minions have noticed nothing but the pause.
 func TestQuorumLostForGood(t *testing.T) {
+	t.Parallel()
 	HAProxyProgram(t)
 	Venvs(t)
 	c := NewCluster(t, ClusterOptions{Balancer: BalancerOptions{Idle: idleLimit}})
@@ -565,6 +566,7 @@ func TestQuorumLostForGood(t *testing.T) {
 // backup is brought back: the minion goes on with its key and the old jobs are
 // there.
 func TestBackupBringsAClusterBack(t *testing.T) {
+	t.Parallel()
 	Venvs(t)
 	c := NewCluster(t, ClusterOptions{Extra: "keys.cache_driver: mmap_key\n"}) // with which Salt's own masters never join
 	c.StartMasters(t)

@@ -507,6 +507,7 @@ func fetching(t *testing.T, m *Master) {
 
 // Sources and joiners die in the middle of it, at a rate that makes that easy to hit.
 func TestRootsInterrupted(t *testing.T) {
+	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Extra: isolated + "cluster_transfer_rate: 6000000\n"})
 	c.StartMasters(t)
 	for _, step := range []struct {

@@ -16,6 +16,7 @@ import (
 // minion of each release, which proves the kit; then our master is started on the
 // same configuration and keys, and the minions, untouched, answer it as well.
 func TestOurMasterTakesOverFromSalts(t *testing.T) {
+	t.Parallel()
 	takeOver(t, "", "master.pem", true)
 }
 
@@ -23,6 +24,7 @@ func TestOurMasterTakesOverFromSalts(t *testing.T) {
 // mmap_key driver. With those Salt 3008.3 itself lets minions sign in but answers
 // no request for pillar, so they begin to work with ours.
 func TestOurMasterTakesOverFromSaltsMmapKey(t *testing.T) {
+	t.Parallel()
 	takeOver(t, "keys.cache_driver: mmap_key\n", ".mmap_master.idx.heap", false)
 }
 
@@ -114,6 +116,7 @@ func noComplaint(t *testing.T, c *Cluster, since map[*Minion]int64) {
 // as 3008 has it with a folder for each; then two of ours in their place, on the
 // same configuration and keys.
 func TestOursTakeOverFromSaltsCluster(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		release string
 		shared  bool
