@@ -30,7 +30,7 @@ const (
 var fleetReleases = []string{"3006.28", "3007.15", "3008.3"}
 
 const (
-	fleetPatience     = 60 * time.Second       // for all minions to start, and
+	fleetPatience     = 150 * time.Second      // for all minions to start: a request that was cut costs one 60 s, as with libzmq; and
 	fleetPatienceEach = 200 * time.Millisecond // for each: Salt's own master makes few pillars in a second
 	failoverPatience  = 90 * time.Second       // for all to answer after the leader's death
 	pingTimeout       = 15 * time.Second       // of one test.ping
