@@ -28,13 +28,13 @@ type Env struct {
 
 // Options are the master options that the roots backend depends on.
 type Options struct {
-	Roots          []Env         // file_roots, in the config's order; an Env "__env__" stands for all that are not there
-	IgnoreRegex    []string      // file_ignore_regex
-	IgnoreGlob     []string      // file_ignore_glob
-	FollowSymlinks bool          // fileserver_followsymlinks; Salt's default is true
-	IgnoreSymlinks bool          // fileserver_ignoresymlinks
-	HashType       string        // hash_type; "" is sha256
-	BufferSize     int           // file_buffer_size in bytes; 0 is 1 MiB
+	Roots          []Env    // file_roots, in the config's order; an Env "__env__" stands for all that are not there
+	IgnoreRegex    []string // file_ignore_regex
+	IgnoreGlob     []string // file_ignore_glob
+	FollowSymlinks bool     // fileserver_followsymlinks; Salt's default is true
+	IgnoreSymlinks bool     // fileserver_ignoresymlinks
+	HashType       string   // hash_type; "" is sha256
+	BufferSize     int      // file_buffer_size in bytes; 0 is 1 MiB
 }
 
 // StagingDir is the folder in a root where contents for it are prepared and replaced ones kept (package statesync). Nothing below
