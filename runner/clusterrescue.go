@@ -47,7 +47,7 @@ func Backups(b ClusterBackups) []Function {
 			Name: "cluster.backup", Params: params,
 			Doc: "Write minion keys, cluster key, session secrets and the list of members to a new file on this master, sealed with a passphrase.\n\n" +
 				"file\n    absolute path that does not exist yet\npassphrase_file\n    absolute path of a file with the passphrase, 12 characters or more; without it salt-run asks\n" +
-				"jobs\n    True: also all jobs and returns\n\nExample:\n\n    salt-run cluster.backup /root/cluster.backup passphrase_file=/root/passphrase",
+				"jobs\n    True: also all jobs and returns\n\nExample:\n\n    salt-run cluster.backup /srv/backup/cluster.sealed passphrase_file=/srv/backup/passphrase",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				path, passphrase, err := sealedFile(c)
 				if err != nil {
@@ -68,7 +68,7 @@ func Backups(b ClusterBackups) []Function {
 			Doc: "Bring back what cluster.backup wrote, on this cluster or on a new one: cluster key, session secrets and exactly those minion keys, so\n" +
 				"that minions go on without a new key. Members stay as they are. The whole file is checked first.\n\n" +
 				"test\n    True: check the file and say what it holds; change nothing\n\n" +
-				"Example:\n\n    salt-run cluster.restore /root/cluster.backup passphrase_file=/root/passphrase",
+				"Example:\n\n    salt-run cluster.restore /srv/backup/cluster.sealed passphrase_file=/srv/backup/passphrase",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				path, passphrase, err := sealedFile(c)
 				if err != nil {
