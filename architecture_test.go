@@ -31,12 +31,12 @@ var rooms = map[string]room{
 	"runner":              {[]string{"internal/fnmatch", "internal/pytext", "wire"}, "runner functions know no sockets and ask through interfaces of their own"},
 	"backup":              {[]string{"cluster/fsm"}, "the form of a file; what is saved and where is told by the composition root"},
 	"operator":            {[]string{"gather", "wire"}, "the socket translates; it neither renders nor decides"},
-	"master":              {[]string{"cluster", "event", "internal/yaml11", "jobcache", "keystore", "target", "wire"}, "request handlers know neither how bytes travel nor where data lies"},
+	"master":              {[]string{"cluster", "event", "internal/pytext", "internal/yaml11", "jobcache", "keystore", "target", "wire"}, "request handlers know neither how bytes travel nor where data lies"},
 	"gather":              {[]string{"wire"}, "the algorithm reaches a master through an interface"},
 	"render":              {[]string{"internal/yaml11", "wire"}, "templates ask their Host; the room knows no files and no minions"},
 	"fileserver":          {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "files know no minions and no peers"},
 	"modules":             {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pytext", "internal/yaml11", "target", "wire"}, "functions ask everything else through interfaces"},
-	"pillar":              {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pyregex", "internal/yaml11", "modules", "render", "target", "wire"}, "pillars are made of files and functions that are asked through interfaces"},
+	"pillar":              {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pyregex", "internal/pytext", "internal/yaml11", "modules", "render", "target", "wire"}, "pillars are made of files and functions that are asked through interfaces"},
 	"event":               {[]string{"wire"}, "the bus knows tags, not what they mean"},
 	"target":              {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "matchers are functions of what a Source says"},
 	"jobcache":            {[]string{"ringstore", "wire"}, "typed records; Pebble and RPC are the ring store's"},
@@ -62,7 +62,7 @@ var rooms = map[string]room{
 	"internal/pyregex":    {nil, "a leaf"},
 	"internal/pytext":     {[]string{"wire"}, "Python's texts of wire values"},
 	"internal/saltlog":    {nil, "a leaf"},
-	"internal/yaml11":     {nil, "a leaf"},
+	"internal/yaml11":     {[]string{"wire"}, "YAML in, wire values out"},
 }
 
 // TestArrowsPointDown compares the imports with the table of rooms.

@@ -67,7 +67,7 @@ func (e Env) saltfile(p *parser, v values) error {
 			if on, ok := s.Value.(bool); ok && (o.kind == flagOn || o.kind == flagOff) {
 				v.set[name] = on
 			} else if o.kind != flagOn && o.kind != flagOff {
-				if err := o.store(v, "--"+name, pytext.Str(fromYAML(s.Value))); err != nil {
+				if err := o.store(v, "--"+name, pytext.Str(yaml11.ToWire(s.Value))); err != nil {
 					return err
 				}
 			}

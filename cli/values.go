@@ -7,30 +7,11 @@ import (
 	"clustermaster/wire"
 )
 
-// fromYAML turns YAML's maps into those of the wire.
-func fromYAML(v any) any {
-	switch x := v.(type) {
-	case yaml11.Map:
-		m := make(wire.Map, len(x))
-		for i, p := range x {
-			m[i] = wire.Pair{Key: fromYAML(p.Key), Value: fromYAML(p.Value)}
-		}
-		return m
-	case []any:
-		l := make([]any, len(x))
-		for i, e := range x {
-			l[i] = fromYAML(e)
-		}
-		return l
-	}
-	return v
-}
-
 // parseWords reads the arguments of a function: positional ones, and name=value.
 func parseWords(words []string, noParse string) (args []any, kwargs wire.Map) {
 	a, k := yaml11.ParseArgs(words, splitNames(noParse)...)
-	args, _ = fromYAML(append([]any{}, a...)).([]any)
-	kwargs, _ = fromYAML(k).(wire.Map)
+	args, _ = yaml11.ToWire(append([]any{}, a...)).([]any)
+	kwargs, _ = yaml11.ToWire(k).(wire.Map)
 	return args, kwargs
 }
 
@@ -54,4 +35,4 @@ func splitNames(list string) []string {
 }
 
 // yamlArg reads the value of an option that takes YAML, such as --metadata.
-func yamlArg(text string) any { return fromYAML(yaml11.ParseArg(text)) }
+func yamlArg(text string) any { return yaml11.ToWire(yaml11.ParseArg(text)) }

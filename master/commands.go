@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 
+	"clustermaster/internal/pytext"
 	"clustermaster/wire"
 )
 
@@ -153,28 +154,5 @@ func (m *Master) revokeAuth(ctx context.Context, c *call) (any, error) {
 // isTrue is Python's truth of a value.
 func isTrue(raw wire.Raw) bool {
 	v, err := raw.Unpack()
-	if err != nil || len(raw) == 0 {
-		return false
-	}
-	switch v := v.(type) {
-	case nil:
-		return false
-	case bool:
-		return v
-	case int64:
-		return v != 0
-	case uint64:
-		return v != 0
-	case float64:
-		return v != 0
-	case string:
-		return v != ""
-	case []byte:
-		return len(v) > 0
-	case []any:
-		return len(v) > 0
-	case wire.Map:
-		return len(v) > 0
-	}
-	return true
+	return err == nil && len(raw) > 0 && pytext.Truth(v)
 }

@@ -291,10 +291,10 @@ func parseInput(list []any, noParse []string) (args []any, kwargs wire.Map) {
 		case string:
 			a, k := yaml11.ParseArgs([]string{v}, noParse...)
 			for _, x := range a {
-				args = append(args, fromYAML(x))
+				args = append(args, yaml11.ToWire(x))
 			}
 			for _, p := range k {
-				kwargs = kwargs.Set(p.Key.(string), fromYAML(p.Value))
+				kwargs = kwargs.Set(p.Key.(string), yaml11.ToWire(p.Value))
 			}
 		case wire.Map:
 			if marked, _ := v.Get("__kwarg__"); marked != true {
@@ -304,7 +304,7 @@ func parseInput(list []any, noParse []string) (args []any, kwargs wire.Map) {
 			for _, p := range v.Without("__kwarg__") {
 				name, _ := p.Key.(string)
 				if text, ok := p.Value.(string); ok && !slices.Contains(noParse, name) {
-					p.Value = fromYAML(yaml11.ParseArg(text))
+					p.Value = yaml11.ToWire(yaml11.ParseArg(text))
 				}
 				kwargs = kwargs.Set(name, p.Value)
 			}
@@ -336,22 +336,4 @@ func splitArgs(list []any) []any {
 		out[i] = words
 	}
 	return out
-}
-
-func fromYAML(v any) any {
-	switch v := v.(type) {
-	case yaml11.Map:
-		out := make(wire.Map, len(v))
-		for i, p := range v {
-			out[i] = wire.Pair{Key: fromYAML(p.Key), Value: fromYAML(p.Value)}
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = fromYAML(e)
-		}
-		return out
-	}
-	return v
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/internal/pytext"
 	"clustermaster/wire"
 )
 
@@ -91,7 +92,7 @@ func (c *call) env() string {
 	if env := c.text("saltenv"); env != "" {
 		return env
 	}
-	if env, _ := c.who.Opts.Get("saltenv"); truth(env) {
+	if env, _ := c.who.Opts.Get("saltenv"); pytext.Truth(env) {
 		return text(env)
 	}
 	return "base"

@@ -9,6 +9,7 @@ import (
 
 	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/fnmatch"
+	"clustermaster/internal/pytext"
 	"clustermaster/wire"
 )
 
@@ -107,7 +108,7 @@ search:
 			ret = lookup[i].Value
 		}
 	}
-	if base != nil && truth(base) {
+	if base != nil && pytext.Truth(base) {
 		i := dictupdate.Find(lookup, base)
 		if i < 0 {
 			return nil, fmt.Errorf("base %q is not in the lookup", text(base))
@@ -120,7 +121,7 @@ search:
 			ret = values
 		}
 	}
-	if merge != nil && truth(merge) {
+	if merge != nil && pytext.Truth(merge) {
 		m, ok := merge.(wire.Map)
 		if !ok {
 			return nil, errors.New("filter_by merge argument must be a dictionary.")
@@ -183,7 +184,7 @@ func pillarGet(_ context.Context, c *call) (any, error) {
 		lists := c.is("merge_nested_lists")
 		if c.any("merge_nested_lists") == nil {
 			o, _ := c.who.Opts.Get("pillar_merge_lists")
-			lists = truth(o)
+			lists = pytext.Truth(o)
 		}
 		switch d := fallback.(type) {
 		case wire.Map:

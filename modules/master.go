@@ -147,7 +147,7 @@ func (c *call) sdbYAML(profile wire.Map, key string) (any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", text(f), err)
 		}
-		m, _ := fromYAML(v).(wire.Map)
+		m, _ := yaml11.ToWire(v).(wire.Map)
 		all = dictupdate.Recurse(all, m, false)
 	}
 	v, _ := traverse(all, key, "")
@@ -186,23 +186,4 @@ func sdbFile(profile wire.Map, key string) (any, error) {
 		return nil, err
 	}
 	return strings.TrimRight(string(b[:n]), "\n"), nil
-}
-
-// fromYAML turns a YAML value into one of the wire.
-func fromYAML(v any) any {
-	switch v := v.(type) {
-	case yaml11.Map:
-		out := make(wire.Map, len(v))
-		for i, p := range v {
-			out[i] = wire.Pair{Key: fromYAML(p.Key), Value: fromYAML(p.Value)}
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = fromYAML(e)
-		}
-		return out
-	}
-	return v
 }

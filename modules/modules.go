@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/internal/pytext"
 	"clustermaster/wire"
 )
 
@@ -187,7 +188,7 @@ func (c *call) any(name string) any { return c.named[name] }
 // text is an argument as text: "" for nil, Python's str() of anything else.
 func (c *call) text(name string) string { return text(c.named[name]) }
 
-func (c *call) is(name string) bool { return truth(c.named[name]) }
+func (c *call) is(name string) bool { return pytext.Truth(c.named[name]) }
 
 // dict is an argument that is a map, nil if it is none.
 func (c *call) dict(name string) wire.Map {

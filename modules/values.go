@@ -26,31 +26,6 @@ func raw(v any) []byte {
 	return []byte(text(v))
 }
 
-// truth is Python's truth of a value.
-func truth(v any) bool {
-	switch v := v.(type) {
-	case nil:
-		return false
-	case bool:
-		return v
-	case int64:
-		return v != 0
-	case uint64:
-		return v != 0
-	case float64:
-		return v != 0
-	case string:
-		return v != ""
-	case []byte:
-		return len(v) > 0
-	case []any:
-		return len(v) > 0
-	case wire.Map:
-		return len(v) > 0
-	}
-	return true
-}
-
 func number(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"clustermaster/internal/dictupdate"
+	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
 	"clustermaster/wire"
 )
@@ -14,7 +15,7 @@ import (
 // decrypt applies decrypt_pillar: the values at its keys go through a decrypting renderer. What fails is an error of the pillar, and
 // the value stays.
 func (p *compilation) decrypt(ctx context.Context, pillar wire.Map) wire.Map {
-	if !truth(p.opts.DecryptPillar) {
+	if !pytext.Truth(p.opts.DecryptPillar) {
 		return pillar
 	}
 	keys, ok := dictList(p.opts.DecryptPillar)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"clustermaster/internal/dictupdate"
+	"clustermaster/internal/pytext"
 	"clustermaster/render"
 	"clustermaster/wire"
 )
@@ -103,7 +104,7 @@ func (p *compilation) extPillars(ctx context.Context, pillar wire.Map) (wire.Map
 			}
 			ext = made // of several in one entry the last one counts, as in Salt
 		}
-		if !truth(ext) {
+		if !pytext.Truth(ext) {
 			continue
 		}
 		m, ok := ext.(wire.Map)
@@ -134,7 +135,7 @@ func (p *compilation) extRuns() (runs []any, ok bool) {
 	default:
 		return nil, false
 	}
-	if p.req.Ext == nil || !truth(p.req.Ext) {
+	if p.req.Ext == nil || !pytext.Truth(p.req.Ext) {
 		return runs, true
 	}
 	ext, isMap := p.req.Ext.(wire.Map)

@@ -11,6 +11,7 @@ import (
 
 	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/fnmatch"
+	"clustermaster/internal/pytext"
 	"clustermaster/render"
 	"clustermaster/wire"
 )
@@ -38,7 +39,7 @@ func fileTree(ctx context.Context, p *compilation, _ wire.Map, a extArgs) (any, 
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{p: p, followLinks: truth(given["follow_dir_links"]), keepNewline: given["keep_newline"], template: given["template"] == true, pipe: p.opts.Renderer}
+	t := &tree{p: p, followLinks: pytext.Truth(given["follow_dir_links"]), keepNewline: given["keep_newline"], template: given["template"] == true, pipe: p.opts.Renderer}
 	if pipe, ok := given["render_default"].(string); ok {
 		t.pipe = pipe
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"clustermaster/internal/fnmatch"
+	"clustermaster/internal/pytext"
 	"clustermaster/wire"
 )
 
@@ -105,7 +106,7 @@ func (p *compilation) sls(ctx context.Context, sls, env string, mods map[string]
 		faults = append(faults, text)
 	}
 	mods[sls] = state
-	if !truth(state) {
+	if !pytext.Truth(state) {
 		return state, faults
 	}
 	m, ok := state.(wire.Map)
@@ -178,7 +179,7 @@ func (in *inclusion) run(ctx context.Context, includes []any, own wire.Map) (any
 			if !done {
 				state, last = in.p.sls(ctx, sub, in.env, in.mods, in.defaults, in.depth+1)
 			}
-			if truth(state) {
+			if pytext.Truth(state) {
 				state = under(key, state)
 				if m, ok := state.(wire.Map); ok {
 					lay(m)

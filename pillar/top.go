@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"clustermaster/internal/dictupdate"
+	"clustermaster/internal/pytext"
 	"clustermaster/wire"
 )
 
@@ -250,7 +251,7 @@ func (p *compilation) target(env string, pair wire.Pair) (topTarget, error) {
 				}
 				t.order = n
 			}
-			if v, ok := c.Get("ignore_missing"); ok && truth(v) {
+			if v, ok := c.Get("ignore_missing"); ok && pytext.Truth(v) {
 				ignoreMissing = true
 			}
 		}
@@ -278,29 +279,4 @@ func order(v any) (int, error) {
 		return n, nil
 	}
 	return 0, errTop
-}
-
-// truth is Python's truth of a value.
-func truth(v any) bool {
-	switch v := v.(type) {
-	case nil:
-		return false
-	case bool:
-		return v
-	case int64:
-		return v != 0
-	case uint64:
-		return v != 0
-	case float64:
-		return v != 0
-	case string:
-		return v != ""
-	case []byte:
-		return len(v) > 0
-	case []any:
-		return len(v) > 0
-	case wire.Map:
-		return len(v) > 0
-	}
-	return true
 }

@@ -283,27 +283,8 @@ func yamlMap(t *testing.T, text string) wire.Map {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, _ := wireOf(v).(wire.Map)
+	m, _ := yaml11.ToWire(v).(wire.Map)
 	return m
-}
-
-// wireOf turns a YAML value into one of the wire.
-func wireOf(v any) any {
-	switch v := v.(type) {
-	case yaml11.Map:
-		out := make(wire.Map, len(v))
-		for i, p := range v {
-			out[i] = wire.Pair{Key: wireOf(p.Key), Value: wireOf(p.Value)}
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = wireOf(e)
-		}
-		return out
-	}
-	return v
 }
 
 // grains are those of testdata/compile.py.

@@ -3,7 +3,6 @@ package render
 import (
 	"context"
 	"errors"
-	"math/big"
 	"regexp"
 
 	"clustermaster/internal/yaml11"
@@ -42,7 +41,7 @@ func loadYAML(text string) (any, error) {
 	if empty(v) {
 		return wire.Map{}, nil
 	}
-	return fromYAML(v), nil
+	return yaml11.ToWire(v), nil
 }
 
 // empty is Python's "not value".
@@ -68,32 +67,4 @@ func empty(v any) bool {
 		return len(v) == 0
 	}
 	return false
-}
-
-// fromYAML makes wire values: a set becomes a list, an integer of more than 64
-// bits its text, as they travel from Salt too.
-func fromYAML(v any) any {
-	switch v := v.(type) {
-	case yaml11.Map:
-		out := make(wire.Map, len(v))
-		for i, p := range v {
-			out[i] = wire.Pair{Key: fromYAML(p.Key), Value: fromYAML(p.Value)}
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = fromYAML(e)
-		}
-		return out
-	case yaml11.Set:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = fromYAML(e)
-		}
-		return out
-	case *big.Int:
-		return v.String()
-	}
-	return v
 }

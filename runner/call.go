@@ -53,7 +53,7 @@ func (c *Call) Text(name string) string {
 }
 
 // True is Python's truth of a parameter.
-func (c *Call) True(name string) bool { return truth(c.named[name]) }
+func (c *Call) True(name string) bool { return pytext.Truth(c.named[name]) }
 
 // Number is a parameter as a float. The error is an *ArgumentError.
 func (c *Call) Number(name string) (float64, error) {
@@ -123,31 +123,6 @@ func textList(v any) []string {
 		return out
 	default:
 		return []string{pytext.Str(x)}
-	}
-}
-
-// truth is Python's bool(v).
-func truth(v any) bool {
-	switch x := pytext.Plain(v).(type) {
-	case nil:
-		return false
-	case bool:
-		return x
-	case string:
-		return x != ""
-	case []byte:
-		return len(x) > 0
-	case float64:
-		return x != 0
-	case []any:
-		return len(x) > 0
-	case wire.Map:
-		return len(x) > 0
-	default:
-		if s, ok := pytext.Int(x); ok {
-			return s != "0"
-		}
-		return true
 	}
 }
 

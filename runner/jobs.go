@@ -184,10 +184,10 @@ func (d JobsDeps) exitSuccess(ctx context.Context, c *Call) (any, error) {
 	}
 	ret := wire.Map{}
 	for _, id := range rec.Minions {
-		ret = append(ret, wire.Pair{Key: id, Value: truth(returns[id].Return)})
+		ret = append(ret, wire.Pair{Key: id, Value: pytext.Truth(returns[id].Return)})
 	}
 	for _, id := range sortedIDs(returns) {
-		if truth(returns[id].Return) {
+		if pytext.Truth(returns[id].Return) {
 			ret = ret.Set(id, true)
 		}
 	}

@@ -4,7 +4,8 @@
 // Lives here: the loader (Load, LoadDocument), with the scalar rules of
 // PyYAML's safe loader and the changes that Salt makes to them; the dumper
 // (Dump), byte-equal to salt.utils.yaml.safe_dump(default_flow_style=False);
-// the rule for command-line arguments (ParseArg, ParseArgs).
+// the rule for command-line arguments (ParseArg, ParseArgs); what becomes of it
+// on the wire (ToWire).
 // Does not: Salt's options (package config), rendering of SLS files with
 // templates (package render), output choices (package output).
 //
