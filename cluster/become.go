@@ -16,6 +16,7 @@ import (
 
 	"clustermaster/cluster/clusterpb"
 	"clustermaster/cluster/fsm"
+	"clustermaster/internal/durable"
 	"clustermaster/transport/peer"
 )
 
@@ -145,7 +146,7 @@ func (n *Node) foundOrJoin(ctx context.Context) (done bool, err error) {
 // bootstrap makes this master the only voter of a new group. The marker comes first: a crash in between is taken up
 // by the next start.
 func (n *Node) bootstrap() error {
-	if err := writeFile(filepath.Join(n.cfg.DataDir, foundingFile), nil); err != nil {
+	if err := durable.WriteFile(filepath.Join(n.cfg.DataDir, foundingFile), nil); err != nil {
 		return err
 	}
 	n.founding.Store(true)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"clustermaster/cluster/fsm"
+	"clustermaster/internal/durable"
 )
 
 // peerIndexFile, beside the files, says which of them were written, and as of which change.
@@ -107,7 +108,7 @@ func (p *PeerFiles) sync(index uint64) error {
 			continue // it has not told it yet
 		}
 		if have, err := os.ReadFile(p.path(m.ID)); err != nil || string(have) != m.Pub {
-			if err := writeFile(p.path(m.ID), []byte(m.Pub)); err != nil {
+			if err := durable.WriteFile(p.path(m.ID), []byte(m.Pub)); err != nil {
 				errs = append(errs, err)
 				continue
 			}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"clustermaster/internal/durable"
 )
 
 // blobs keeps contents on disk under their SHA-256. What is in it after flush survives a crash; what was written just
@@ -163,7 +165,7 @@ func (b *blobs) put(p []byte) (Sum, error) {
 	if b.has(s, int64(len(p))) {
 		return s, nil
 	}
-	if err := writeFile(b.path(s), p); err != nil {
+	if err := durable.WriteFile(b.path(s), p); err != nil {
 		return Sum{}, storeError(err)
 	}
 	return s, nil

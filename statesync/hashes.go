@@ -2,7 +2,6 @@ package statesync
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"math"
@@ -11,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"clustermaster/internal/durable"
 )
 
 const hashesMagic = "cmhashes1"
@@ -115,35 +116,7 @@ func (h *hashes) save() error {
 			e.sum(f.sum)
 		}
 	}
-	return writeFile(h.file, e.sealed())
-}
-
-// writeFile replaces a file as a whole and puts it on stable storage.
-func writeFile(path string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, errors.Join(err, os.Remove(f.Name())))
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", path, err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", path, err)
-	}
-	return nil
+	return durable.WriteFile(h.file, e.sealed())
 }
 
 // removeFile removes a file for good; one that is not there is fine.
@@ -151,5 +124,5 @@ func removeFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return durable.SyncDir(filepath.Dir(path))
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"clustermaster/internal/durable"
 )
 
 const (
@@ -297,13 +299,13 @@ func (s *Store) journalFile(t Tree) string { return filepath.Join(s.dir, t.Strin
 // commit puts the journal, and the record that will hold once it is done, on stable storage: from here on the install
 // goes through.
 func (s *Store) commit(t *treeState, next *record, j *journal) error {
-	if err := writeFile(s.nextFile(t.tree), next.encode()); err != nil {
+	if err := durable.WriteFile(s.nextFile(t.tree), next.encode()); err != nil {
 		return err
 	}
 	if err := s.fault("next"); err != nil {
 		return err
 	}
-	if err := writeFile(s.journalFile(t.tree), j.encode()); err != nil {
+	if err := durable.WriteFile(s.journalFile(t.tree), j.encode()); err != nil {
 		// It may be there in spite of the error; without what is staged it must not be.
 		return errors.Join(err, removeFile(s.journalFile(t.tree)))
 	}
@@ -326,7 +328,7 @@ func (s *Store) finish(t *treeState, j *journal, report *Report) error {
 	if err := os.Rename(s.nextFile(t.tree), s.recordFile(t.tree)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("install: %w", err)
 	}
-	if err := syncDir(s.dir); err != nil {
+	if err := durable.SyncDir(s.dir); err != nil {
 		return err
 	}
 	rec, err := readRecord(s.recordFile(t.tree), t.tree)
@@ -375,7 +377,7 @@ func (s *Store) finishRoot(r journalRoot, j *journal, report *Report) error {
 
 // settle records a head for which there was nothing to do.
 func (s *Store) settle(t *treeState, next *record) error {
-	if err := writeFile(s.recordFile(t.tree), next.encode()); err != nil {
+	if err := durable.WriteFile(s.recordFile(t.tree), next.encode()); err != nil {
 		return err
 	}
 	t.setRecord(next)

@@ -17,6 +17,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"clustermaster/internal/durable"
 )
 
 // nodeKeyFile holds a node's private key as PKCS #8 PEM, mode 0600.
@@ -151,12 +153,7 @@ func makeNodeKey(dir, path string) error {
 	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return durable.SyncDir(dir)
 }
 
 // certSPKI returns the pin of the one certificate that a peer showed.
