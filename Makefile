@@ -46,6 +46,7 @@ test-only: build
 	$(GO) test $(TEST_FLAGS) ./e2e ./commands ./conformance ./faults
 
 test-long: install-tests build
+	@scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)" 3006.0 3006.9 3007.1 || true
 	CLUSTERMASTER_LONG=1 $(GO) test -p 1 -timeout 60m ./...
 
 # The race detector needs a C compiler. The packages that run real processes are

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"clustermaster/e2e"
 )
 
 func TestCommandLine(t *testing.T) {
@@ -101,10 +103,7 @@ func TestNobodyThere(t *testing.T) {
 
 // The generator measures Salt's own master: all its answers are the right ones.
 func TestAgainstRealMaster(t *testing.T) {
-	venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS")
-	if venvs == "" {
-		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
-	}
+	venvs := e2e.Venvs(t)
 	dir, err := os.MkdirTemp("", "bench") // short: a unix socket path is at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -215,15 +214,15 @@ func checkReport(t *testing.T, path string, columns, loads, figures int) {
 	}
 }
 
+// ownProgram is the path of our own binary, as it is now.
+func ownProgram(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(filepath.Dir(e2e.Ours(t).Master), "clustermaster")
+}
+
 // The whole of --self, with our own masters.
 func TestSelf(t *testing.T) {
-	program, err := filepath.Abs("../bin/clustermaster")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(program); err != nil {
-		t.Skip("needs bin/clustermaster; run make test")
-	}
+	program := ownProgram(t)
 	dir := t.TempDir()
 	report := filepath.Join(dir, "report.json")
 	var stdout, stderr bytes.Buffer
@@ -244,13 +243,7 @@ func TestSelf(t *testing.T) {
 
 // The whole of --grow, with our own masters.
 func TestGrow(t *testing.T) {
-	program, err := filepath.Abs("../bin/clustermaster")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(program); err != nil {
-		t.Skip("needs bin/clustermaster; run make test")
-	}
+	program := ownProgram(t)
 	dir := t.TempDir()
 	report := filepath.Join(dir, "report.json")
 	var stdout, stderr bytes.Buffer

@@ -105,7 +105,7 @@ func (s *suite) testReleases(t *testing.T) {
 func (s *suite) testLegacyReleases(t *testing.T) {
 	c := s.minions(t)
 	if len(c.old) < len(legacy) {
-		t.Skip("needs salt 3006.0, 3006.9 and 3007.1 in CLUSTERMASTER_SALT_VENVS; run scripts/venvs.sh DIR 3006.0 3006.9 3007.1")
+		t.Skip("needs salt 3006.0, 3006.9 and 3007.1 in CLUSTERMASTER_SALT_VENVS; run make test-long")
 	}
 	e2e.Eventually(t, 60*time.Second, "legacy minions answer", func() error { return pinged(t, c.busy, ids(c.old)) })
 	want := map[string]any{}
