@@ -311,6 +311,15 @@ func testRootsAway(t *testing.T, c *Cluster) {
 	three.Run(t)
 	Eventually(t, 60*time.Second, "it catches up by itself", func() error { return equalTrees(srv(one), srv(three)) })
 	c.WaitReady(t, 60*time.Second, three)
+	Eventually(t, 20*time.Second, "it counts as there", func() error {
+		if err := one.RunnerJSON(t, &r, "cluster.sync_roots"); err != nil {
+			return err
+		}
+		if p := r.File.Peers[three.ID]; p.Result != "ok" {
+			return fmt.Errorf("%+v", p)
+		}
+		return nil
+	})
 }
 
 // fillTree makes n files of all kinds of names, and a sparse one.

@@ -184,6 +184,7 @@ func (p *Port) admit(t *tls.Conn, raw net.Conn, deadline time.Time, leave func()
 		c.kill()
 		return fmt.Errorf("%s from %s: %w", c.proto, node, errBacklog)
 	}
+	p.sawPeer(node)
 	return nil
 }
 

@@ -51,9 +51,17 @@ func (p *Port) Alive(node string) bool {
 	if l.self {
 		return true
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state == linkUp
+	return l.up()
+}
+
+// sawPeer tells the link to a member that it dialled us.
+func (p *Port) sawPeer(node string) {
+	p.mu.Lock()
+	l := p.links[node]
+	p.mu.Unlock()
+	if l != nil {
+		notify(l.seen)
+	}
 }
 
 // LastHeard is when a member last answered a heartbeat; the zero time if never
@@ -177,6 +185,12 @@ func (p *Port) heartbeat(l *link) {
 				}
 				p.cameUp(l, a.boot)
 			}
+		case <-l.seen:
+			// Who dials us is there: a peer that returns need not wait for the end of our back-off.
+			if !l.up() {
+				l.beat.ResetConnectBackoff()
+				send()
+			}
 		case <-l.refused:
 			p.wentDown(l, "refuses connections")
 		case <-silent.C:
@@ -191,7 +205,7 @@ func (p *Port) ask(ctx context.Context, client peerpb.HeartbeatClient) answer {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.DownAfter)
 	defer cancel()
 	begin := time.Now()
-	r, err := client.Beat(ctx, &peerpb.BeatRequest{})
+	r, err := client.Beat(ctx, &peerpb.BeatRequest{}, grpc.WaitForReady(true))
 	return answer{boot: r.GetBoot(), took: time.Since(begin), err: err}
 }
 

@@ -32,6 +32,7 @@ type link struct {
 	rpc     *grpc.ClientConn
 	beat    *grpc.ClientConn // nil when self
 	refused chan struct{}    // a heartbeat dial found nobody listening
+	seen    chan struct{}    // the peer has dialled us
 	stop    chan struct{}
 	once    sync.Once
 
@@ -62,6 +63,7 @@ func (p *Port) linkTo(node string) (*link, error) {
 		node:    node,
 		self:    equalSPKI(spki, p.cfg.Key.SPKI()),
 		refused: make(chan struct{}, 1),
+		seen:    make(chan struct{}, 1),
 		stop:    make(chan struct{}),
 		since:   time.Now(),
 		broken:  make(chan struct{}),
@@ -71,12 +73,7 @@ func (p *Port) linkTo(node string) (*link, error) {
 		return nil, err
 	}
 	if !l.self {
-		l.beat, err = p.newClient(l, func() {
-			select {
-			case l.refused <- struct{}{}:
-			default: // one is waiting already
-			}
-		})
+		l.beat, err = p.newClient(l, func() { notify(l.refused) })
 		if err != nil {
 			l.close()
 			return nil, err
@@ -87,6 +84,14 @@ func (p *Port) linkTo(node string) (*link, error) {
 		p.startLink(l)
 	}
 	return l, nil
+}
+
+// notify puts a word into a channel with room for one.
+func notify(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default: // one is waiting already
+	}
 }
 
 // startLink needs p.mu.
@@ -130,6 +135,13 @@ func (p *Port) dialLink(ctx context.Context, l *link, refused func()) (net.Conn,
 		return nil, err // a *conn nil must not become a net.Conn
 	}
 	return c, nil
+}
+
+// up says that the peer answered within DownAfter.
+func (l *link) up() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == linkUp
 }
 
 // failFast is nil unless the peer is down.

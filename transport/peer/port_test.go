@@ -424,6 +424,20 @@ func TestUnpinnedLinkEnds(t *testing.T) {
 }
 
 // The port ends with its context, whatever is open, and Serve leaves nothing.
+// A peer that returns is alive as soon as it dials: nobody waits for the next heartbeat.
+func TestReturningPeerIsAliveAtOnce(t *testing.T) {
+	pins, ms := newMasters(t, 1, func(c *Config) { c.HeartbeatEvery, c.DownAfter = time.Hour, 2*time.Second })
+	back := newPort(t, pins, "m2/02")
+	pins.add(back.node, back.key.SPKI(), back.Addr().String())
+	l, err := ms[0].linkTo(back.node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "silent peer is down", func() bool { return l.failFast() != nil })
+	back.serve().Watch(ms[0].node)
+	eventually(t, "peer that dials is alive", func() bool { return ms[0].Alive(back.node) })
+}
+
 func TestServeEndsWithOpenConnections(t *testing.T) {
 	t.Parallel()
 	_, ms := newMasters(t, 2)
