@@ -213,6 +213,23 @@ func TestMinionEventBatch(t *testing.T) {
 	}
 }
 
+// A prefix that makes a tag a reserved one, or the return of another, gets no further than the tag itself would.
+func TestMinionEventPrefix(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	m := k.accept("m1")
+	for _, c := range [][2]string{
+		{"salt", "key"}, {"salt/", "/key"}, {"salt/run/1", "new"}, {"salt/job/1/ret", "m2"}, {"", "salt//key"}, {strings.Repeat("x", maxTag), "y"},
+	} {
+		m.call(dict("cmd", "_minion_event", "pretag", c[0], "events", []any{dict("tag", c[1], "data", dict())}))
+		e := k.event(c[1]) // alone it is no reserved one
+		if len(e) > 1 {
+			t.Errorf("%q: %v", c, e)
+		}
+		k.noEvent()
+	}
+}
+
 func TestSyndicReturn(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)

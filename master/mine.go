@@ -97,13 +97,8 @@ func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtTy
 	if len(funs) == 0 {
 		return wire.Map{}, nil
 	}
-	if asking != "" { // no patterns on pillar, or a minion could guess its way through another's
-		switch tgtType {
-		case "pillar":
-			tgtType = "pillar_exact"
-		case "compound":
-			tgtType = "compound_pillar_exact"
-		}
+	if asking != "" {
+		tgtType = minionsPattern(tgtType)
 	}
 	found, err := target.Match(ctx, tgtType, tgt, "", m.deps.Targets, false)
 	if err != nil {
@@ -113,6 +108,7 @@ func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtTy
 	if err != nil {
 		return nil, err
 	}
+	sees := m.mineReader(ctx, asking)
 	byFun := wire.Map{}
 	for _, fun := range funs {
 		values := wire.Map{}
@@ -121,7 +117,7 @@ func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtTy
 			if !ok {
 				continue
 			}
-			if v, ok = m.mineValue(ctx, asking, v); ok {
+			if v, ok = sees(v); ok {
 				values = append(values, wire.Pair{Key: id, Value: v})
 			}
 		}
@@ -194,24 +190,42 @@ func (m *Master) readMines(ctx context.Context, ids []string) ([]wire.Map, error
 	return out, g.Wait()
 }
 
-// mineValue takes a stored value out of its envelope, if its owner lets the asking minion see it; an operator ("") sees all.
-func (m *Master) mineValue(ctx context.Context, asking string, v any) (any, bool) {
-	envelope, ok := v.(wire.Map)
-	if !ok || !has(envelope, "__saltmine_acl__") {
-		return v, true
+// mineReader takes stored values out of their envelopes, those whose owner lets the asking minion see them; an operator ("") sees all.
+// Minions give the same allow_tgt mostly: each is worked out once.
+func (m *Master) mineReader(ctx context.Context, asking string) func(v any) (any, bool) {
+	known := make(map[string]bool) // by packed target and its type
+	return func(v any) (any, bool) {
+		envelope, ok := v.(wire.Map)
+		if !ok || !has(envelope, "__saltmine_acl__") {
+			return v, true
+		}
+		data, _ := envelope.Get("__data__")
+		tgt, limited := envelope.Get("allow_tgt")
+		if !limited || tgt == nil || tgt == "" || asking == "" {
+			return data, true
+		}
+		tgtType := minionsPattern(envelope.String("allow_tgt_type"))
+		packed, err := wire.Pack([]any{tgtType, tgt})
+		if err != nil {
+			return nil, false
+		}
+		may, is := known[string(packed)]
+		if !is {
+			allowed, err := target.Match(ctx, tgtType, tgt, "", m.deps.Targets, false)
+			may = err == nil && slices.Contains(allowed.Minions, asking)
+			known[string(packed)] = may
+		}
+		return data, may
 	}
-	data, _ := envelope.Get("__data__")
-	tgt, limited := envelope.Get("allow_tgt")
-	if !limited || tgt == nil || tgt == "" || asking == "" {
-		return data, true
-	}
-	tgtType := envelope.String("allow_tgt_type")
+}
+
+// minionsPattern is the type of a target that a minion gave: no patterns on pillar, or it could guess its way through another's.
+func minionsPattern(tgtType string) string {
 	switch tgtType {
 	case "pillar":
-		tgtType = "pillar_exact"
+		return "pillar_exact"
 	case "compound":
-		tgtType = "compound_pillar_exact"
+		return "compound_pillar_exact"
 	}
-	allowed, err := target.Match(ctx, tgtType, tgt, "", m.deps.Targets, false)
-	return data, err == nil && slices.Contains(allowed.Minions, asking)
+	return tgtType
 }

@@ -58,7 +58,10 @@ func (m *Master) batch(ctx context.Context, c *call, events wire.Raw) error {
 			continue
 		}
 		if hasBase && !base.IsNil() {
-			m.deps.Bus.Fire(tagify(pretag, tag), data)
+			// The copy for a syndic's master. Below another prefix a reserved tag is harmless, so the joined one counts.
+			if joined := tagify(pretag, tag); m.mayFire(c, joined) {
+				m.deps.Bus.Fire(joined, data)
+			}
 		}
 		if !m.mayFire(c, tag) {
 			continue

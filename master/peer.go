@@ -71,7 +71,7 @@ func (m *Master) minionPublish(ctx context.Context, c *call) (any, error) {
 	defer tick.Stop()
 	for waiting := true; waiting; {
 		got, err := m.deps.Jobs.Returned(ctx, done.JID)
-		if err == nil && !slices.ContainsFunc(done.Minions, func(id string) bool { return !slices.Contains(got, id) }) {
+		if err == nil && within(done.Minions, got) {
 			break
 		}
 		select {
@@ -252,7 +252,13 @@ func (m *Master) peerTarget(ctx context.Context, tgtType string, tgt any) (bool,
 	if err != nil {
 		return false, err
 	}
-	return !slices.ContainsFunc(all.Minions, func(id string) bool { return !slices.Contains(few.Minions, id) }), nil
+	return within(all.Minions, few.Minions), nil
+}
+
+// within reports whether all ids are among others.
+func within(ids, others []string) bool {
+	set := setOf(others)
+	return !slices.ContainsFunc(ids, func(id string) bool { _, is := set[id]; return !is })
 }
 
 // publishForPeer notes who ordered the job before it is sent, so that pub_ret on another master knows.

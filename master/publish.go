@@ -76,7 +76,7 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	}
 	job := &job{
 		m: m, jid: r.JID, load: m.publishLoad(r, delimiter), tgtType: r.TgtType, sub: sub,
-		expected: found.Minions, returned: make(map[string]bool),
+		expected: found.Minions, waiting: setOf(found.Minions),
 	}
 	if err := m.announce(ctx, r, found); err != nil {
 		sub.Close()
@@ -231,6 +231,14 @@ func textual(v any) any {
 		return ""
 	}
 	return v
+}
+
+func setOf(ids []string) map[string]struct{} {
+	out := make(map[string]struct{}, len(ids))
+	for _, id := range ids {
+		out[id] = struct{}{}
+	}
+	return out
 }
 
 func orEmpty(m wire.Map) wire.Map {

@@ -29,12 +29,12 @@ type job struct {
 	expected []string
 	sub      *event.Subscription
 
-	returned map[string]bool
-	losses   []time.Time // that this job saw, beyond those that the mesh and the sessions report
-	held     bool
-	sentAt   time.Time
-	epoch    uint64             // of the AES key that it was last sealed with, or a newer one that was noted
-	tries    map[time.Time]bool // resend times that are over, by the moment that they stand for
+	waiting map[string]struct{} // the expected that have not returned
+	losses  []time.Time         // that this job saw, beyond those that the mesh and the sessions report
+	held    bool
+	sentAt  time.Time
+	epoch   uint64             // of the AES key that it was last sealed with, or a newer one that was noted
+	tries   map[time.Time]bool // resend times that are over, by the moment that they stand for
 }
 
 // send publishes load to tgt, held as long as an earlier loss demands.
@@ -101,7 +101,7 @@ func (j *job) watch(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	var asked time.Time
-	for len(j.missing()) > 0 {
+	for len(j.waiting) > 0 {
 		select {
 		case e, ok := <-j.sub.C:
 			if !ok {
@@ -147,14 +147,15 @@ func (m *Master) epoch() uint64 {
 func (j *job) take(e event.Event) {
 	data, err := wire.UnpackRawMap(e.Data)
 	if err == nil {
-		j.returned[data.String("id")] = true
+		delete(j.waiting, data.String("id"))
 	}
 }
 
+// missing lists those that have not returned, in the order of the target.
 func (j *job) missing() []string {
-	var out []string
+	out := make([]string, 0, len(j.waiting))
 	for _, id := range j.expected {
-		if !j.returned[id] {
+		if _, is := j.waiting[id]; is {
 			out = append(out, id)
 		}
 	}
@@ -211,7 +212,7 @@ func (j *job) resend(ctx context.Context) {
 	done()
 	if err == nil {
 		for _, id := range ids {
-			j.returned[id] = true
+			delete(j.waiting, id)
 		}
 	}
 	missing := j.missing()
