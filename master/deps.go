@@ -85,8 +85,8 @@ type Data interface {
 	SetPillar(ctx context.Context, id, pillarenv string, pillar wire.Map) error
 	// MergeMine lays data over the stored mine, or with clear replaces it.
 	MergeMine(ctx context.Context, id string, data wire.Map, clear bool) error
-	// Mine returns a minion's mine; nil if it has none.
-	Mine(ctx context.Context, id string) (wire.Map, error)
+	// MineValues returns one function's values in the mines of these minions, still packed; those that have none are left out.
+	MineValues(ctx context.Context, fun string, ids []string) (map[string]wire.Raw, error)
 	DeleteMine(ctx context.Context, id, fun string) error
 	FlushMine(ctx context.Context, id string) error
 }

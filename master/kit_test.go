@@ -307,10 +307,16 @@ func (d *fakeData) MergeMine(_ context.Context, id string, data wire.Map, clear 
 	return d.err
 }
 
-func (d *fakeData) Mine(_ context.Context, id string) (wire.Map, error) {
+func (d *fakeData) MineValues(_ context.Context, fun string, ids []string) (map[string]wire.Raw, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.mines[id], nil
+	out := map[string]wire.Raw{}
+	for _, id := range ids {
+		if v, ok := d.mines[id].Get(fun); ok {
+			out[id] = must(wire.Pack(v))
+		}
+	}
+	return out, nil
 }
 
 func (d *fakeData) DeleteMine(_ context.Context, id, fun string) error {

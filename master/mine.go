@@ -5,16 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"clustermaster/target"
 	"clustermaster/wire"
 )
-
-// mineReaders bounds the mines that one _mine_get reads at a time.
-const mineReaders = 16
 
 // keepsMine reports whether mine data are stored at all.
 func (m *Master) keepsMine() bool { return m.opts.MinionDataCache || m.opts.EnforceMineCache }
@@ -104,17 +98,22 @@ func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtTy
 	if err != nil {
 		return nil, err
 	}
-	mines, err := m.readMines(ctx, found.Minions)
-	if err != nil {
-		return nil, err
-	}
 	sees := m.mineReader(ctx, asking)
 	byFun := wire.Map{}
 	for _, fun := range funs {
+		packed, err := m.deps.Data.MineValues(ctx, fun, found.Minions)
+		if err != nil {
+			return nil, err
+		}
 		values := wire.Map{}
-		for i, id := range found.Minions {
-			v, ok := mines[i].Get(fun)
+		for _, id := range found.Minions {
+			raw, ok := packed[id]
 			if !ok {
+				continue
+			}
+			v, err := raw.Unpack()
+			if err != nil {
+				m.log.Warn("mine value does not decode; it is left out", "minion", id, "fun", fun, "err", err)
 				continue
 			}
 			if v, ok = sees(v); ok {
@@ -168,26 +167,6 @@ func (m *Master) mineAllowed(id string, funs []string) []string {
 	return slices.DeleteFunc(slices.Clone(funs), func(fun string) bool {
 		return !slices.ContainsFunc(patterns, func(p string) bool { return target.MatchStart(p, fun) })
 	})
-}
-
-func (m *Master) readMines(ctx context.Context, ids []string) ([]wire.Map, error) {
-	out := make([]wire.Map, len(ids))
-	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(mineReaders)
-	for i, id := range ids {
-		g.Go(func() error {
-			mine, err := m.deps.Data.Mine(ctx, id)
-			if err != nil {
-				return fmt.Errorf("read mine of %q: %w", id, err)
-			}
-			mu.Lock()
-			out[i] = mine
-			mu.Unlock()
-			return nil
-		})
-	}
-	return out, g.Wait()
 }
 
 // mineReader takes stored values out of their envelopes, those whose owner lets the asking minion see them; an operator ("") sees all.

@@ -7,7 +7,10 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"clustermaster/ringstore"
 	"clustermaster/wire"
@@ -21,8 +24,11 @@ const (
 	pillarPrefix = "pillar:" // of the environments
 )
 
-// writeAtOnce bounds the mine functions in one write.
-const writeAtOnce = 256
+const (
+	writeAtOnce   = 256 // mine functions in one write
+	readOneByOne  = 64  // minions whose mines are read each by itself; for more all records are passed through once
+	readersAtOnce = 16  // of those
+)
 
 // ErrNoID refuses data without a minion id.
 var ErrNoID = errors.New("minion data without an id")
@@ -168,16 +174,53 @@ func (d *Data) Mine(ctx context.Context, id string) (wire.Map, error) {
 	return mine, nil
 }
 
-// MineValue returns one function's value of a minion's mine, still packed.
-func (d *Data) MineValue(ctx context.Context, id, fun string) (value wire.Raw, found bool, err error) {
-	if id == "" {
-		return nil, false, nil
+// MineValues returns one function's values in the mines of these minions, still packed; those that have none are left out.
+func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[string]wire.Raw, error) {
+	if len(ids) > readOneByOne {
+		return d.scanMines(ctx, fun, ids)
 	}
-	r, found, err := d.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id, Name: minePrefix + fun})
+	out := make(map[string]wire.Raw, len(ids))
+	var mu sync.Mutex // guards out
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(readersAtOnce)
+	for _, id := range ids {
+		g.Go(func() error {
+			r, found, err := d.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id, Name: minePrefix + fun})
+			if err != nil {
+				return fmt.Errorf("read mine of %q: %w", id, err)
+			}
+			if found {
+				mu.Lock()
+				defer mu.Unlock()
+				out[id] = r.Value
+			}
+			return nil
+		})
+	}
+	return out, g.Wait()
+}
+
+// scanMines is MineValues by one pass over the records of all minions.
+func (d *Data) scanMines(ctx context.Context, fun string, ids []string) (map[string]wire.Raw, error) {
+	wanted := make(map[string]struct{}, len(ids))
+	for _, id := range ids {
+		wanted[id] = struct{}{}
+	}
+	out := make(map[string]wire.Raw, len(ids))
+	name := minePrefix + fun
+	cover, err := d.store.Scan(ctx, ringstore.SpaceMinions, name, func(r ringstore.Record) error {
+		if _, is := wanted[r.Place]; is && r.Name == name {
+			out[r.Place] = r.Value
+		}
+		return nil
+	})
+	if err == nil && cover.Incomplete > 0 {
+		err = fmt.Errorf("%d of %d partitions cannot be read; see salt-run cluster.ring_info", cover.Incomplete, cover.Partitions)
+	}
 	if err != nil {
-		return nil, false, fmt.Errorf("read mine of %q: %w", id, err)
+		return nil, fmt.Errorf("read %q of %d mines: %w", fun, len(ids), err)
 	}
-	return r.Value, found, nil
+	return out, nil
 }
 
 func mineFun(r ringstore.Record) string { return strings.TrimPrefix(r.Name, minePrefix) }
@@ -279,21 +322,6 @@ func (d *Data) each(ctx context.Context, name string, fn func(string, wire.Map))
 	})
 	if err != nil {
 		return cover, fmt.Errorf("read %s of all minions: %w", name, err)
-	}
-	return cover, nil
-}
-
-// EachMine calls fn with each minion's value of one mine function, still packed.
-func (d *Data) EachMine(ctx context.Context, fun string, fn func(id string, value wire.Raw)) (ringstore.Coverage, error) {
-	name := minePrefix + fun
-	cover, err := d.store.Scan(ctx, ringstore.SpaceMinions, name, func(r ringstore.Record) error {
-		if r.Name == name {
-			fn(r.Place, r.Value)
-		}
-		return nil
-	})
-	if err != nil {
-		return cover, fmt.Errorf("read %q of all mines: %w", fun, err)
 	}
 	return cover, nil
 }
