@@ -24,6 +24,7 @@ type listing struct {
 	checked time.Time
 	l       *lists
 	stamps  []stamp
+	linked  []linked
 }
 
 // stamp is a folder as it was when it was listed. A name that comes or goes changes its folder's time.
@@ -32,8 +33,19 @@ type stamp struct {
 	info os.FileInfo
 }
 
-// Ages of lists: they are looked at again after checkAfter, and made anew when a folder has changed or after maxAge, for a link's
-// target may change without a trace in its folder.
+// linked is a link and whether it led to a folder when it was listed: its target may change without a trace in its own folder.
+type linked struct {
+	path  string
+	isDir bool
+}
+
+func leadsToDir(link string) bool {
+	info, err := os.Stat(link)
+	return err == nil && info.IsDir()
+}
+
+// Ages of lists: they are looked at again after checkAfter, and made anew when a folder or the kind of a link's target has changed.
+// They are made anew after maxAge at any rate: a folder's time can be set back.
 const (
 	checkAfter = 500 * time.Millisecond
 	maxAge     = 20 * time.Second
@@ -51,6 +63,11 @@ func (e *listing) fresh(now time.Time) bool {
 	for _, s := range e.stamps {
 		info, err := os.Stat(s.dir)
 		if err != nil || !os.SameFile(info, s.info) || !info.ModTime().Equal(s.info.ModTime()) || e.made.Sub(info.ModTime()) < settled {
+			return false
+		}
+	}
+	for _, l := range e.linked {
+		if leadsToDir(l.path) != l.isDir {
 			return false
 		}
 	}
@@ -90,7 +107,7 @@ func (s *Server) of(env string) *lists {
 			s.log.Warn("file list cut off: too many files or folders too deep; split the environment", "env", env, "n", w.n)
 		}
 		s.walks.Inc()
-		entry.made, entry.checked, entry.l, entry.stamps = now, now, w.lists(), w.stamps
+		entry.made, entry.checked, entry.l, entry.stamps, entry.linked = now, now, w.lists(), w.stamps, w.linked
 	}
 	return entry.l
 }
@@ -166,6 +183,7 @@ type walker struct {
 	files, dirs, empty set
 	links              map[string]string
 	stamps             []stamp
+	linked             []linked
 	n                  int
 	full               bool
 }
@@ -211,8 +229,8 @@ func (w *walker) walk(dir, rel string, above []os.FileInfo) {
 		isLink := e.Type()&os.ModeSymlink != 0
 		isDir := e.IsDir()
 		if isLink {
-			info, err := os.Stat(full)
-			isDir = err == nil && info.IsDir()
+			isDir = leadsToDir(full)
+			w.linked = append(w.linked, linked{full, isDir})
 		}
 		w.add(full, name, isDir, isLink)
 		if isDir && (!isLink || w.s.opts.FollowSymlinks) {

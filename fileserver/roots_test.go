@@ -372,6 +372,46 @@ func TestListsFollowTheDisk(t *testing.T) {
 	}
 }
 
+// What a link leads to changes without a trace in the link's folder.
+func TestListsFollowLinks(t *testing.T) {
+	t.Parallel()
+	root, outside := t.TempDir(), t.TempDir()
+	s, err := New(Options{Roots: []Env{{"base", []string{root}}}, FollowSymlinks: true}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(outside, "d"), filepath.Join(root, "link")); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-time.Minute)
+	if err := os.Chtimes(root, old, old); err != nil {
+		t.Fatal(err)
+	}
+	look := func() []string {
+		if e := s.lists["base"]; e != nil {
+			e.checked = time.Time{}
+		}
+		return s.of("base").files
+	}
+	if got := look(); !slices.Equal(got, []string{"link"}) {
+		t.Errorf("got %v of a link to nothing", got)
+	}
+	first := s.of("base")
+	if look(); s.of("base") != first {
+		t.Error("listed again although nothing changed")
+	}
+	write(t, filepath.Join(outside, "d", "f"), "")
+	if got := look(); !slices.Equal(got, []string{"link/f"}) {
+		t.Errorf("got %v after the folder came", got)
+	}
+	if err := os.RemoveAll(filepath.Join(outside, "d")); err != nil {
+		t.Fatal(err)
+	}
+	if got := look(); !slices.Equal(got, []string{"link"}) {
+		t.Errorf("got %v after the folder went", got)
+	}
+}
+
 // TestLook tells what came, went and changed.
 func TestLook(t *testing.T) {
 	t.Parallel()
