@@ -41,10 +41,14 @@ func (n *Node) lead(ctx context.Context) error {
 			for len(marks) > 1 && now.Sub(marks[1].at) >= markAge {
 				marks = marks[1:]
 			}
-			if err := n.duties(round, marks[0].applied); err != nil && ctx.Err() == nil && !errors.Is(err, errElsewhere) {
+			err := n.duties(round, marks[0].applied)
+			cancel()
+			switch {
+			case err == nil:
+				n.rotate(ctx) // takes longer than a round
+			case ctx.Err() == nil && !errors.Is(err, errElsewhere):
 				trouble.say(n, "leader's duty not done, trying again", err)
 			}
-			cancel()
 		} else if n.established.Swap(0) != 0 {
 			n.log.Info("no longer the leader")
 			marks = nil
@@ -100,7 +104,6 @@ func (n *Node) duties(ctx context.Context, caughtUp uint64) error {
 			return err
 		}
 	}
-	n.rotate(ctx)
 	return nil
 }
 
@@ -266,7 +269,7 @@ func (n *Node) rotate(ctx context.Context) {
 		return
 	}
 	work := func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dutyLimit*2)
+		ctx, cancel := context.WithTimeout(ctx, dutyLimit*2)
 		defer cancel()
 		switch {
 		case left(aes):
@@ -281,7 +284,7 @@ func (n *Node) rotate(ctx context.Context) {
 	}
 	started := n.spawn(func() {
 		defer n.rotating.Store(false)
-		if err := work(); err != nil {
+		if err := work(); err != nil && ctx.Err() == nil {
 			n.log.Warn("rotation of secrets not done, trying again", "err", err)
 		}
 	})

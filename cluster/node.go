@@ -45,6 +45,7 @@ const (
 	keptSnapshots    = 2
 	raftTimeout      = 5 * time.Second // of one message to a peer; snapshots get more by their size
 	enqueueTimeout   = 3 * time.Second
+	streamGrace      = 500 * time.Millisecond // for requests to peers that are under way when the node ends
 )
 
 // Node is this master's part of the cluster. Safe for concurrent use.
@@ -203,9 +204,7 @@ func (n *Node) openRaft() error {
 		_, mem := raft.NewInmemTransport(raft.ServerAddress(n.self.Node))
 		n.trans, trans = mem, mem
 	} else {
-		net := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: n.port.RaftLayer(), MaxPool: 3, Timeout: raftTimeout, Logger: hl,
-		})
+		net := newTransport(n.port.RaftLayer(), hl)
 		n.trans, trans = net, net
 	}
 	conf := raft.DefaultConfig()
@@ -341,7 +340,10 @@ func (n *Node) Run(ctx context.Context) error {
 	n.mu.Unlock()
 	n.wg.Wait()
 	if n.raft.State() == raft.Leader && len(n.voters()) > 1 {
-		if terr := n.raft.LeadershipTransfer().Error(); terr != nil {
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*n.cfg.HeartbeatTimeout)
+		terr := await(short, n.raft.LeadershipTransfer())
+		cancel()
+		if terr != nil {
 			n.log.Warn("leadership not handed over; the others elect a leader by themselves", "err", terr)
 		} else {
 			n.log.Info("leadership handed over")
@@ -359,7 +361,7 @@ func (n *Node) Close() error { return n.close() }
 func (n *Node) close() error {
 	var errs []error
 	if n.raft != nil {
-		errs = append(errs, n.raft.Shutdown().Error())
+		errs = append(errs, n.shutDownRaft())
 	}
 	if n.trans != nil {
 		errs = append(errs, n.trans.Close())
@@ -371,6 +373,20 @@ func (n *Node) close() error {
 		n.m.unregister()
 	}
 	return errors.Join(errs...)
+}
+
+// shutDownRaft ends raft, which waits for its requests to peers; those that a silent peer holds up are ended.
+func (n *Node) shutDownRaft() error {
+	ended := make(chan error, 1)
+	go func() { ended <- n.raft.Shutdown().Error() }()
+	t := time.NewTimer(streamGrace)
+	defer t.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-t.C:
+	}
+	return errors.Join(n.trans.Close(), <-ended)
 }
 
 // spawn starts a goroutine that Run waits for; it reports false when the node is stopping.

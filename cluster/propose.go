@@ -206,19 +206,19 @@ type readBatch struct {
 // call. Callers that come while one question is under way share the next one.
 func (n *Node) ReadIndex(ctx context.Context) error {
 	n.mu.Lock()
+	if n.stopped { // Run waits for the loop, which goes on as long as it finds questions
+		n.mu.Unlock()
+		return fmt.Errorf("read index: %w", raft.ErrRaftShutdown)
+	}
 	if n.reading == nil {
 		n.reading = &readBatch{done: make(chan struct{})}
 	}
 	b := n.reading
-	if !n.readers && !n.stopped {
+	if !n.readers {
 		n.readers = true
 		n.wg.Go(n.readLoop)
 	}
-	stopped := n.stopped
 	n.mu.Unlock()
-	if stopped {
-		return fmt.Errorf("read index: %w", raft.ErrRaftShutdown)
-	}
 	select {
 	case <-b.done:
 	case <-ctx.Done():

@@ -121,6 +121,23 @@ func (r *registry) kill(node, reason string, pick func(*conn) bool) {
 	r.m.dropped.WithLabelValues(reason).Add(float64(len(doomed)))
 }
 
+// killDialled ends the connections of a protocol that this side dialled.
+func (r *registry) killDialled(proto string) {
+	r.mu.Lock()
+	var doomed []*conn
+	for _, list := range r.byNode {
+		for _, c := range list {
+			if c.dialled && c.proto == proto {
+				doomed = append(doomed, c)
+			}
+		}
+	}
+	r.mu.Unlock()
+	for _, c := range doomed {
+		c.kill()
+	}
+}
+
 // close ends every connection and refuses new ones.
 func (r *registry) close() {
 	r.mu.Lock()

@@ -91,8 +91,9 @@ func (l *lane) deliver(c *conn, wait time.Duration) bool {
 }
 
 // RaftLayer returns the stream layer for raft.NetworkTransportConfig. There is
-// one at a time: after its Close, which the transport calls, the next call
-// opens another. Its address is Config.Advertise, or the bound one.
+// one at a time: its Close, which the transport calls, ends the streams that it
+// dialled or is dialling too, and the next call opens another. Its address is
+// Config.Advertise, or the bound one.
 func (p *Port) RaftLayer() raft.StreamLayer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,11 +115,30 @@ type raftLayer struct {
 func (r *raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	go func() {
+		select {
+		case <-r.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	c, err := r.port.dialAddr(ctx, string(address), protoRaft)
+	if err == nil && r.isClosed() { // Close may not have seen it
+		c.kill()
+		err = net.ErrClosed
+	}
 	if err != nil {
 		return nil, fmt.Errorf("dial raft peer at %s: %w", address, err)
 	}
 	return c, nil
+}
+
+// Close ends the layer: what waits for an answer of a peer fails at once.
+// Streams that peers dialled live, for they end by themselves.
+func (r *raftLayer) Close() error {
+	err := r.lane.Close()
+	r.port.conns.killDialled(protoRaft)
+	return err
 }
 
 // DialNode opens a Raft stream to a member by its name, wherever its record

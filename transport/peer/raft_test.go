@@ -185,3 +185,51 @@ func TestLayerReopensAndCarriesBulk(t *testing.T) {
 		t.Errorf("got %d bytes, sent %d", len(b), len(want))
 	}
 }
+
+// The end of a layer doesn't wait for peers that say nothing: neither for an answer nor for a hand-shake.
+func TestLayerCloseEndsWhatWaits(t *testing.T) {
+	t.Parallel()
+	pins, ms := newMasters(t, 2, func(c *Config) { c.HandshakeTimeout = time.Hour })
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	pins.add("mute", [32]byte{1}, mute.Addr().String())
+
+	layer := ms[0].RaftLayer()
+	c, err := layer.Dial(raft.ServerAddress(ms[1].Addr().String()), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 2)
+	go func() {
+		_, err := c.Read(make([]byte, 1))
+		ended <- err
+	}()
+	go func() {
+		_, err := layer.Dial(raft.ServerAddress(mute.Addr().String()), time.Hour)
+		ended <- err
+	}()
+	greeted, err := mute.Accept() // the second is in its hand-shake
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer greeted.Close()
+	if err := layer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Error("no error")
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("something still waits for a silent peer")
+		}
+	}
+	if _, err := layer.Dial(raft.ServerAddress(ms[1].Addr().String()), time.Minute); err == nil {
+		t.Error("a closed layer dials")
+	}
+}

@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"clustermaster/cluster/fsm"
+)
+
+// loopback is a stream layer of plain TCP.
+type loopback struct{ net.Listener }
+
+func (loopback) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return net.DialTimeout("tcp", string(addr), timeout)
+}
+
+func newLoopback(t *testing.T) loopback {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loopback{ln}
+}
+
+// follower answers a leader as raft does; every refuses-th request with entries as one whose disk is full: refused.
+type follower struct {
+	trans   *raft.NetworkTransport
+	refuses int
+
+	asked   int
+	last    uint64 // the log's; it need keep no more
+	refused atomic.Int64
+	has     atomic.Uint64 // last, for the test
+}
+
+func (f *follower) serve(stop <-chan struct{}) {
+	for {
+		select {
+		case rpc := <-f.trans.Consumer():
+			switch r := rpc.Command.(type) {
+			case *raft.RequestVoteRequest:
+				rpc.Respond(&raft.RequestVoteResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: r.Term, Granted: true}, nil)
+			case *raft.RequestPreVoteRequest:
+				rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: r.Term, Granted: true}, nil)
+			case *raft.AppendEntriesRequest:
+				rpc.Respond(f.take(r), nil)
+			default:
+				rpc.Respond(nil, nil)
+			}
+		case <-stop:
+			return
+		}
+	}
+}
+
+func (f *follower) take(r *raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
+	a := &raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: r.Term, LastLog: f.last}
+	if len(r.Entries) == 0 {
+		a.Success = r.PrevLogEntry <= f.last
+		return a
+	}
+	f.asked++
+	if r.PrevLogEntry > f.last || f.refuses > 0 && f.asked%f.refuses == 0 {
+		f.refused.Add(1)
+		return a
+	}
+	f.last = r.Entries[len(r.Entries)-1].Index
+	f.has.Store(f.last)
+	a.Success, a.LastLog = true, f.last
+	return a
+}
+
+// A follower that can't take entries for a moment gets them later from the same leader, and the leader's end doesn't
+// wait for it.
+func TestFollowerThatRefusesIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	log := hclog.NewNullLogger()
+	own := newLoopback(t)
+	trans := newTransport(own, log)
+	servers := []raft.Server{{ID: "leader", Address: raft.ServerAddress(own.Addr().String())}}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var followers []*follower
+	for id, refuses := range map[raft.ServerID]int{"willing": 0, "refusing": 5} {
+		layer := newLoopback(t)
+		f := &follower{trans: raft.NewNetworkTransport(layer, 3, time.Second, nil), refuses: refuses}
+		followers = append(followers, f)
+		servers = append(servers, raft.Server{ID: id, Address: raft.ServerAddress(layer.Addr().String())})
+		wg.Go(func() { f.serve(stop) })
+		defer f.trans.Close()
+	}
+	defer wg.Wait()
+	defer close(stop)
+
+	conf := raft.DefaultConfig()
+	conf.LocalID, conf.Logger = "leader", log
+	store := raft.NewInmemStore()
+	machine := newMachine(fsm.New(), newFeed(), func(err error) { t.Error(err) })
+	r, err := raft.NewRaft(conf, machine, store, store, raft.NewInmemSnapshotStore(), trans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.BootstrapCluster(raft.Configuration{Servers: servers}).Error(); err != nil {
+		t.Fatal(err)
+	}
+	noop, err := fsm.Encode(fsm.Noop{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(time.Minute)
+	var applied raft.ApplyFuture
+	for n := 0; n < 3000; n++ {
+		f := r.Apply(noop, time.Second)
+		if n%16 != 0 { // the others ride along
+			continue
+		}
+		if f.Error() != nil {
+			n = 0
+			time.Sleep(10 * time.Millisecond)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the leader gets nothing applied")
+		}
+		applied = f
+	}
+	for _, f := range followers {
+		for f.has.Load() < applied.Index() {
+			if time.Now().After(deadline) {
+				t.Fatalf("a follower has %d of %d entries, %d refusals", f.has.Load(), applied.Index(), f.refused.Load())
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Logf("%d refusals", f.refused.Load())
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Shutdown().Error() }()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("raft doesn't end")
+	}
+}
