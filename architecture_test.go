@@ -41,6 +41,7 @@ var rooms = map[string]room{
 	"target":              {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "matchers are functions of what a Source says"},
 	"jobcache":            {[]string{"ringstore", "wire"}, "typed records; Pebble and RPC are the ring store's"},
 	"miniondata":          {[]string{"ringstore", "wire"}, "typed records; Pebble and RPC are the ring store's"},
+	"banks":               {[]string{"ringstore", "wire"}, "banks and keys; Pebble and RPC are the ring store's, minions' data are asked through an interface"},
 	"pushed":              {[]string{"ringstore"}, "pieces of files; Pebble and RPC are the ring store's"},
 	"ringstore":           {[]string{"hashring"}, "the store does not know what a job is"},
 	"statesync":           {[]string{"internal/durable", "wire"}, "trees and blobs; who the peers are is told through an interface"},

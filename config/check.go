@@ -129,8 +129,8 @@ func (l *loader) checkMissing() {
 		option  string
 		allowed []string
 	}{
-		{"cache", []string{"localfs"}}, {"master_job_cache", []string{"local_cache"}}, {"keys.cache_driver", []string{"localfs_key", "mmap_key"}},
-		{"pillar.cache_driver", []string{"localfs"}}, {"eauth_tokens.cache_driver", []string{"localfs"}}, {"eauth_tokens", []string{"localfs"}},
+		{"cache", []string{"localfs", "mmap_cache"}}, {"master_job_cache", []string{"local_cache"}}, {"keys.cache_driver", []string{"localfs_key", "mmap_key"}},
+		{"pillar.cache_driver", []string{"localfs", "mmap_cache"}}, {"eauth_tokens.cache_driver", []string{"localfs", "mmap_cache"}}, {"eauth_tokens", []string{"localfs"}},
 	} {
 		if v, ok := o.Extra[d.option].(string); ok && !slices.Contains(d.allowed, v) {
 			l.refuse(d.option, "the driver %q is not built in; use %s, the data is kept in the cluster either way", v, strings.Join(d.allowed, " or "))

@@ -222,3 +222,21 @@ func TestDamagedDataIsLeftOutOrSaid(t *testing.T) {
 		t.Error(all, err)
 	}
 }
+
+func TestKept(t *testing.T) {
+	t.Parallel()
+	d, ctx := open(t)
+	for _, err := range []error{
+		d.SetGrains(ctx, "web2", raw(t, m("a", 1))), d.SetGrains(ctx, "web1", raw(t, m("a", 1))), d.SetPillar(ctx, "web1", "", m("a", 1)), d.SetPillar(ctx, "web3", "dev/x", m("a", 1)),
+		d.MergeMine(ctx, "web4", m("f", 1, "g", 2), false), d.MergeMine(ctx, "web1", m("f", 1), false),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, want := range map[string]string{"grains": "web1 web2", "pillar": "web1 web3:dev/x", "mine": "web1 web4", "gra": ""} {
+		if got, cover, err := d.Kept(ctx, what); err != nil || !cover.Complete() || strings.Join(got, " ") != want {
+			t.Errorf("%s: %q %v %v", what, got, cover, err)
+		}
+	}
+}

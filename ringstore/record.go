@@ -20,6 +20,7 @@ const (
 	SpaceJobHeads Space = 2 // package jobcache: one small record per job, to list jobs without their returns
 	SpaceMinions  Space = 3 // package miniondata
 	SpacePushed   Space = 4 // package pushed
+	SpaceBanks    Space = 5 // package banks
 )
 
 // Bounds of a key, in bytes.

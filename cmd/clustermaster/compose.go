@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"clustermaster/banks"
 	"clustermaster/cluster"
 	"clustermaster/config"
 	"clustermaster/event"
@@ -57,6 +58,7 @@ type rooms struct {
 	jobs    *jobcache.Cache
 	data    *miniondata.Data
 	pushed  *pushed.Files
+	banks   *banks.Cache
 	bus     *event.Bus
 	mesh    *event.Mesh
 	pub     *minion.PubServer
@@ -190,6 +192,7 @@ func (r *rooms) openStores() error {
 	r.jobs = jobcache.New(r.store, o.KeepJobsSeconds, r.log)
 	r.data = miniondata.New(r.store, r.log)
 	r.pushed = pushed.New(r.store)
+	r.banks = banks.New(r.store, r.data, r.log)
 	if r.keys, err = keystore.New(r.node, r.log, r.reg); err != nil {
 		return err
 	}

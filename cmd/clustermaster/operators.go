@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/banks"
 	"clustermaster/event"
 	"clustermaster/gather"
 	"clustermaster/jobcache"
@@ -61,7 +62,8 @@ func newOperators(r *rooms) (*operators, error) {
 		runner.SaltCluster(o.ID), runner.Roots(rootsSync{r}),
 		runner.Jobs(runner.JobsDeps{Jobs: jobReader{r.jobs}, Minions: t, Running: func() []wire.Map { return t.runners.Running() }}),
 		runner.Manage(runner.ManageDeps{Minions: t, Keys: t, Version: saltVersion}),
-		runner.CacheFamily(cached{r}, t), runner.CacheClearing(r.data, t), runner.Pillar(pillarMaker{r}, t), runner.Mine(mineReader{r}, t),
+		runner.CacheFamily(cached{r}, t), runner.CacheClearing(r.data, t), runner.CacheBanks(cacheBanks{r.banks}, o.CacheDir),
+		runner.Pillar(pillarMaker{r}, t), runner.Mine(mineReader{r}, t),
 		runner.Fileserver(servedFiles{r}), runner.Pushed(pushedFiles{r}, t),
 		runner.Config(func() wire.Map { m, _ := wireValue(o.Extra).(wire.Map); return m }),
 		runner.Documentation(func() *runner.Registry { return registry }, func() *runner.Registry { return wheels }),
@@ -487,6 +489,14 @@ func (j jobReader) Jobs(ctx context.Context) ([]runner.JobRecord, string, error)
 		out[i] = record(job)
 	}
 	return out, cover.String(), nil
+}
+
+// cacheBanks shows the cache to runners.
+type cacheBanks struct{ *banks.Cache }
+
+func (c cacheBanks) Migrate(ctx context.Context, cachedir, bank string, dry bool) (map[string]int, int, error) {
+	done, err := c.Cache.Migrate(ctx, cachedir, bank, dry)
+	return done.Keys, done.Errors, err
 }
 
 // cached shows minions' data to runners.

@@ -1,0 +1,147 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// Banks is the cache of the whole cluster.
+type Banks interface {
+	Store(ctx context.Context, bank, key string, value any) error
+	Fetch(ctx context.Context, bank, key string) (value any, found bool, err error)
+	List(ctx context.Context, bank string) (names []string, incomplete string, err error)
+	// Flush and FlushBank report whether there was anything.
+	Flush(ctx context.Context, bank, key string) (bool, error)
+	FlushBank(ctx context.Context, bank string) (bool, error)
+	// Migrate takes in the files of Salt's driver localfs below a cachedir; of bank "" all.
+	Migrate(ctx context.Context, cachedir, bank string, dry bool) (keys map[string]int, failed int, err error)
+}
+
+// cacheDrivers are the names under which the cluster's cache may be asked for: its own, and those of Salt's drivers without a server.
+var cacheDrivers = []string{"ring", "localfs", "mmap_cache"}
+
+// CacheBanks is the part of the family cache that keeps operators' values. cachedir is this master's.
+func CacheBanks(banks Banks, cachedir string) []Function {
+	elsewhere := Opt("cachedir", nil)
+	here := func(run func(ctx context.Context, c *Call) (any, error)) func(ctx context.Context, c *Call) (any, error) {
+		return func(ctx context.Context, c *Call) (any, error) {
+			if dir := c.Text("cachedir"); dir != "" && strings.TrimRight(dir, "/") != strings.TrimRight(cachedir, "/") {
+				return nil, fmt.Errorf("the cache lies on all masters, not in %s; salt-run cache.migrate cachedir=%s takes in what a master of Salt's kept there", dir, dir)
+			}
+			return run(ctx, c)
+		}
+	}
+	const banksDoc = "\n\nbank\n    A path such as mycache or cloud/active. The banks grains, pillar and mine hold what minions told of themselves, by minion id.\n"
+	return []Function{
+		{Name: "cache.store", Params: []Param{Need("bank"), Need("key"), Need("data"), elsewhere},
+			Doc: "Keep a value in a bank of the cache, which all masters share." + banksDoc + "\nExample:\n\n    salt-run cache.store mycache mykey 'The time has come'",
+			Run: here(func(ctx context.Context, c *Call) (any, error) {
+				return nil, banks.Store(ctx, c.Text("bank"), c.Text("key"), c.Arg("data"))
+			})},
+		{Name: "cache.fetch", Params: []Param{Need("bank"), Need("key"), elsewhere},
+			Doc: "Show a value of the cache; an empty map if there is none." + banksDoc + "\nExample:\n\n    salt-run cache.fetch mycache mykey",
+			Run: here(func(ctx context.Context, c *Call) (any, error) {
+				v, found, err := banks.Fetch(ctx, c.Text("bank"), c.Text("key"))
+				if !found {
+					v = wire.Map{}
+				}
+				return v, err
+			})},
+		{Name: "cache.list", Params: []Param{Need("bank"), elsewhere},
+			Doc: "List the keys of a bank and the banks in it." + banksDoc + "\nExample:\n\n    salt-run cache.list mycache",
+			Run: here(func(ctx context.Context, c *Call) (any, error) {
+				names, incomplete, err := banks.List(ctx, c.Text("bank"))
+				if incomplete != "" {
+					c.Warn(incomplete + ": entries may be missing here")
+				}
+				return texts(names), err
+			})},
+		{Name: "cache.flush", Params: []Param{Need("bank"), Opt("key", nil), elsewhere},
+			Doc: "Remove a key from the cache, or a bank with all keys and banks in it; False if there is none." + banksDoc +
+				"\nExample:\n\n    salt-run cache.flush mycache mykey\n    salt-run cache.flush mycache",
+			Run: here(func(ctx context.Context, c *Call) (any, error) {
+				if c.Given("key") {
+					return banks.Flush(ctx, c.Text("bank"), c.Text("key"))
+				}
+				return banks.FlushBank(ctx, c.Text("bank"))
+			})},
+		{Name: "cache.migrate", Params: []Param{Opt("src_driver", "localfs"), Opt("dst_driver", "ring"), Opt("bank", nil), elsewhere, Opt("dry_run", false)},
+			Doc: "Take in what a master of Salt's kept as files (driver localfs): its banks, and the grains, pillar and mine of minions.\n\n" +
+				"dst_driver\n    ring, the cache of all masters; localfs and mmap_cache mean the same here.\nbank\n    Only this bank and those in it.\n" +
+				"cachedir\n    Where the files lie; this master's cachedir if not given.\ndry_run\n    Count only.\n\n" +
+				"Values of the same key are replaced, but not what minions told since.\n\nExample:\n\n    salt-run cache.migrate dry_run=True\n    salt-run cache.migrate cachedir=/mnt/old/var/cache/salt/master",
+			Run: func(ctx context.Context, c *Call) (any, error) { return migrate(ctx, c, banks, cachedir) }},
+		{Name: "cache.cloud", Params: []Param{Need("tgt"), Opt("provider", nil)},
+			Doc: "Show what Salt Cloud has cached of minions: nothing, as there is no Salt Cloud here.\n\nExample:\n\n    salt-run cache.cloud 'web*'",
+			Run: func(context.Context, *Call) (any, error) { return wire.Map{}, nil }},
+		{Name: "cache.clear_git_lock", Params: []Param{Need("role"), Opt("remote", nil), Opt("type", nil)},
+			Doc: "Remove update locks of gitfs, git_pillar or winrepo: there are none, as these are not built in.\n\nExample:\n\n    salt-run cache.clear_git_lock gitfs",
+			Run: func(_ context.Context, c *Call) (any, error) {
+				if role := c.Text("role"); !slices.Contains([]string{"gitfs", "git_pillar", "winrepo"}, role) {
+					return nil, &ArgumentError{Text: "Invalid role '" + role + "'"}
+				}
+				return "No locks were removed", nil
+			}},
+	}
+}
+
+func migrate(ctx context.Context, c *Call, banks Banks, cachedir string) (any, error) {
+	src, dst := c.Arg("src_driver"), c.Arg("dst_driver")
+	if src != "localfs" {
+		return nil, fmt.Errorf("src_driver %s is not built in; only files of localfs can be taken in", pytext.Repr(src))
+	}
+	if name, ok := dst.(string); !ok || !slices.Contains(cacheDrivers, name) {
+		return nil, fmt.Errorf("dst_driver %s is not built in; the cache lies on all masters, which is called ring", pytext.Repr(dst))
+	}
+	if c.Given("cachedir") {
+		cachedir = c.Text("cachedir")
+	}
+	keys, failed, err := banks.Migrate(ctx, cachedir, c.Text("bank"), c.True("dry_run"))
+	if err != nil {
+		return nil, err
+	}
+	total := 0
+	for _, n := range keys {
+		total += n
+	}
+	action, noun := "Migrated", "entries"
+	if c.True("dry_run") {
+		action = "Would migrate"
+	}
+	if total == 1 {
+		noun = "entry"
+	}
+	lines := []string{
+		fmt.Sprintf("%s %s %s from %s → %s", action, thousands(total), noun, pytext.Repr(src), pytext.Repr(dst)),
+		"  cachedir: " + cachedir,
+	}
+	if len(keys) > 0 {
+		lines = append(lines, "  Banks:")
+		for _, bank := range slices.Sorted(maps.Keys(keys)) {
+			lines = append(lines, fmt.Sprintf("    %s: %s", bank, thousands(keys[bank])))
+		}
+	}
+	if failed > 0 {
+		lines = append(lines, fmt.Sprintf("  Errors: %s (check logs for details)", thousands(failed)))
+	}
+	if c.True("dry_run") {
+		lines = append(lines, "  (dry-run — no data written)")
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+// thousands writes a number with commas.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for at := len(s) - 3; at > 0; at -= 3 {
+		s = s[:at] + "," + s[at:]
+	}
+	return s
+}
