@@ -52,6 +52,7 @@ peer_run: {'data-a': ['test.arg']}
 master_tops: {ext_nodes: DIR/nodes.sh}
 nodegroups: {ng: 'L@data-a,data-b'}
 timeout: 5
+minimum_auth_version: 0
 `
 
 // dataTree makes the same tree for each master.
@@ -257,12 +258,12 @@ func TestMasterData(t *testing.T) {
 	if len(kinds()) < 2 {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
 	}
-	for _, mode := range []struct{ follow, ignore string }{{"True", "False"}, {"False", "False"}, {"True", "True"}} {
-		t.Run("follow_"+mode.follow+"_ignore_"+mode.ignore, func(t *testing.T) {
-			questions := fileQuestions()
-			if mode.follow == "True" && mode.ignore == "False" {
-				questions = append(questions, dataQuestions()...)
-			}
+	for _, mode := range []struct {
+		follow, ignore string
+		version        int // of the envelopes
+	}{{"True", "False", 3}, {"False", "False", 2}, {"True", "True", 1}} {
+		t.Run(fmt.Sprintf("follow_%s_ignore_%s_v%d", mode.follow, mode.ignore, mode.version), func(t *testing.T) {
+			questions := append(fileQuestions(), dataQuestions()...)
 			replies := map[kind][]string{}
 			for _, k := range kinds() {
 				c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true, Programs: programs(t, k)})
@@ -280,7 +281,7 @@ func TestMasterData(t *testing.T) {
 				m.Configure(t, strings.Join(lines, "")+options)
 				dataTree(t, m)
 				m.start(t)
-				a, b := m.signIn(t, "data-a", 3), m.signIn(t, "data-b", 3)
+				a, b := m.signIn(t, "data-a", mode.version), m.signIn(t, "data-b", mode.version)
 				for _, who := range []*client{a, b} {
 					m.send(t, who.seal(t, who.pillarLoad(t).Set("grains", dict("os", "Plan9", "id", who.ID))))
 				}
@@ -289,7 +290,8 @@ func TestMasterData(t *testing.T) {
 					for _, p := range q.load {
 						load = load.Set(p.Key.(string), p.Value)
 					}
-					v, err := a.open(m.send(t, a.seal(t, load.Set("id", a.ID))), load)
+					// Every release names itself and proves it in the load, whatever the envelope's version.
+					v, err := a.open(m.send(t, a.seal(t, load.Set("id", a.ID).Set("tok", a.tok))), load)
 					if err != nil {
 						t.Fatalf("%s: %s: %v", k, q.name, err)
 					}

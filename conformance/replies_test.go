@@ -129,7 +129,7 @@ func showRaw(r wire.Raw) string {
 	return showValue(v)
 }
 
-// testLarge stands for line 58 as long as pillars are empty: 5 MB in a request and in a reply.
+// testLarge is line 58: 5 MB of mine in a request and in a reply, and a pillar of 5 MB.
 func testLarge(t *testing.T, m *subject) {
 	c := m.signIn(t, "ok-58", 3)
 	text := strings.Repeat("0123456789abcdef", 5<<20/16)
@@ -139,6 +139,20 @@ func testLarge(t *testing.T, m *subject) {
 	v := c.request(t, "_mine_get", wire.Pair{Key: "tgt", Value: "ok-58"}, wire.Pair{Key: "fun", Value: "big.text"}, wire.Pair{Key: "tgt_type", Value: "glob"})
 	if got, ok := v.(wire.Map); !ok || got.String("ok-58") != text {
 		t.Errorf("_mine_get: %.200v", v)
+	}
+	m.write(t, "base: {ok-58: [large]}\n", "pillar/top.sls")
+	m.write(t, "large: "+text+"\n", "pillar/large.sls")
+	defer m.write(t, "base: {}\n", "pillar/top.sls")
+	for _, version := range []int{2, 3} {
+		c := m.signIn(t, "ok-58", version)
+		load := c.pillarLoad(t).Set("tok", c.tok)
+		raw, err := wire.OpenPrivate(c.Key, m.masterKey(t), c.sender(), m.send(t, c.seal(t, load)), "pillar", load.String("nonce"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := wire.UnpackMap(raw); err != nil || v.String("large") != text {
+			t.Errorf("_pillar of version %d: %d bytes, %v", version, len(raw), err)
+		}
 	}
 }
 

@@ -54,6 +54,10 @@ own:
 	"srv/web/motd.jinja":     "{{ pillar.motd }} on port {{ salt['pillar.get']('ports:ssh') }} of {{ grains['id'] }}, {{ extra }}\n",
 	"srv/web/tree/a.txt":     "a\n",
 	"srv/web/tree/sub/b.txt": "b\n",
+	"srv/linked/a.txt":       "a\n",
+	"srv/linked.sls":         "{{ salt['config.get']('root_dir') }}/linked:\n  file.recurse:\n    - source: salt://linked\n    - keep_symlinks: True\n",
+	"srv/env.sls":            "{{ salt['config.get']('root_dir') }}/dev.txt:\n  file.managed:\n    - source: salt://dev.txt?saltenv=dev\n",
+	"dev/dev.txt":            "of dev\n",
 	"srv/_modules/demo.py":   "def shout(text):\n    return text.upper()\n",
 	"srv/_states/demo.py": `import salt.utils.files
 
@@ -86,6 +90,9 @@ file_recv: True
 peer: {'state-.*': ['test.*']}
 peer_run: {'state-.*': ['manage.up']}
 `})
+	for _, m := range c.Masters {
+		m.Configure(t, strings.Replace(m.Config(t), "/srv]}", "/srv], dev: ["+m.Dir+"/dev]}", 1))
+	}
 	big := bytes.Repeat([]byte("0123456789abcdef"), 100<<20/16)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := 0; i < len(big); i += 4096 {
@@ -97,6 +104,9 @@ peer_run: {'state-.*': ['manage.up']}
 		}
 		writeBelow(t, m.Dir, "srv/big.bin", big)
 		if err := os.MkdirAll(filepath.Join(m.Dir, "srv/web/tree/empty"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("a.txt", filepath.Join(m.Dir, "srv/linked/b.lnk")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,6 +126,10 @@ peer_run: {'state-.*': ['manage.up']}
 		{"SyncAll", testSyncAll},
 		{"Apply", testApply},
 		{"Copy", testCopy},
+		{"CopyFolders", testCopyFolders},
+		{"Links", testLinks},
+		{"LargePillar", testLargePillar},
+		{"BrokenPillar", testBrokenPillar},
 		{"Mine", testMineCommands},
 		{"Publish", testPublish},
 		{"Event", testEventSend},
