@@ -110,11 +110,23 @@ func FuzzUnpackRawMap(f *testing.F) {
 		if (err == nil) != (fullErr == nil) {
 			t.Fatalf("raw says %v, full %v", err, fullErr)
 		}
+		var entries Map
+		entriesErr := Raw(b).Entries(func(key, value Raw) { entries = append(entries, Pair{key, value}) })
+		if (entriesErr == nil) != (fullErr == nil) {
+			t.Fatalf("entries say %v, full %v", entriesErr, fullErr)
+		}
 		if err != nil {
-			if m != nil || !errors.Is(err, ErrMalformed) {
-				t.Fatalf("got %v beside %v", m, err)
+			if m != nil || !errors.Is(err, ErrMalformed) || !errors.Is(entriesErr, ErrMalformed) {
+				t.Fatalf("got %v beside %v, %v", m, err, entriesErr)
 			}
 			return
+		}
+		for i, e := range entries {
+			k, kErr := e.Key.(Raw).Unpack()
+			v, vErr := e.Value.(Raw).Unpack()
+			if kErr != nil || vErr != nil || !bytes.Equal(mustPack(Map{{k, v}}), mustPack(Map{full[i]})) {
+				t.Fatalf("entry %d is %v %v, want %v (%v, %v)", i, k, v, full[i], kErr, vErr)
+			}
 		}
 		packed, err := m.Pack()
 		if err != nil {

@@ -52,6 +52,39 @@ func UnpackRawMap(b []byte) (RawMap, error) {
 	return out, nil
 }
 
+// Entries calls fn with each key and value of r, which must be one map, in wire order and still encoded, sharing r's memory: for
+// those who want few of many keys. It fails on what UnpackMap refuses; fn was called with the entries before that.
+func (r Raw) Entries(fn func(key, value Raw)) error {
+	h, err := readHead(r, 0)
+	if err != nil {
+		return err
+	}
+	if h.kind != kindMap {
+		return fmt.Errorf("unpack map: %w", ErrMalformed)
+	}
+	d := decoder{b: r}
+	pos := h.end
+	for range h.n {
+		if err := checkKey(r, pos); err != nil {
+			return err
+		}
+		behind, err := d.skip(pos, 1)
+		if err != nil {
+			return err
+		}
+		end, err := d.skip(behind, 1)
+		if err != nil {
+			return err
+		}
+		fn(r[pos:behind:behind], r[behind:end:end])
+		pos = end
+	}
+	if pos != len(r) {
+		return malformed(pos, "trailing bytes")
+	}
+	return nil
+}
+
 // rawKey reads a map key at pos; a key that is not text is returned encoded, with other set.
 func (d *decoder) rawKey(pos int) (key string, other bool, end int, err error) {
 	if err := checkKey(d.b, pos); err != nil {
