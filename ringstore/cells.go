@@ -104,6 +104,24 @@ func (c *cells) digest(space Space, partitions map[int]bool, byCell bool, past u
 	return out
 }
 
+// sums returns the sums of a space by partition, over the given buckets that end after past.
+func (c *cells) sums(space Space, partitions int, buckets []uint64, past uint64) []sumOf {
+	out := make([]sumOf, partitions)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range buckets {
+		if b <= past {
+			continue
+		}
+		for p := range out {
+			x := c.byID[cellID{b, space, uint16(p)}]
+			out[p].sum ^= x.sum
+			out[p].count += x.count
+		}
+	}
+	return out
+}
+
 // totals adds up everything.
 func (c *cells) totals() (records, bytes int64) {
 	c.mu.Lock()

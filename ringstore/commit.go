@@ -62,6 +62,7 @@ type committer struct {
 	disk  *disk
 	cells *cells
 	owed  *owed
+	parts *parts
 	met   *metrics
 	width time.Duration
 
@@ -83,6 +84,7 @@ type group struct {
 	batch   *pebble.Batch
 	tasks   []*task
 	deltas  []delta
+	changed []changedRecord // of watched spaces
 	hints   []hintDelta
 	overlay map[string][]byte // what the batch will put under a key; nil: removed
 	reader  *pebble.Iterator  // over what earlier groups wrote; made when first needed
@@ -94,9 +96,9 @@ type group struct {
 	closed     bool // the batch removes records by range: nothing may come after it in this group
 }
 
-func startCommitter(d *disk, c *cells, o *owed, met *metrics, opts Options, floor uint64) *committer {
+func startCommitter(d *disk, c *cells, o *owed, p *parts, met *metrics, opts Options, floor uint64) *committer {
 	k := &committer{
-		disk: d, cells: c, owed: o, met: met, width: opts.BucketWidth,
+		disk: d, cells: c, owed: o, parts: p, met: met, width: opts.BucketWidth,
 		queue: make(chan *task, opts.WriteQueue), synced: make(chan *group, 4), stop: make(chan struct{}),
 		last: make(chan struct{}), floor: floor,
 	}
@@ -212,6 +214,7 @@ func (k *committer) collect(first *task) *group {
 		}
 		g.waits = true
 	}
+	k.parts.note(g.changed)
 	k.cells.apply(g.deltas)
 	k.owed.apply(g.hints)
 	for _, b := range g.dropped {
@@ -373,6 +376,9 @@ func (k *committer) mergeRecord(g *group, r *Record) (*kept, error) {
 		if err := g.batch.Set(tombKey(bucketEnd(r.Expires.Unix(), k.width), key), nil, nil); err != nil {
 			return nil, fmt.Errorf("write tombstone: %w", err)
 		}
+	}
+	if k.parts.watches(r.Space) {
+		g.changed = append(g.changed, changedRecord{tableID{r.Space, r.Name, r.partition}, r.Place})
 	}
 	g.deltas = append(g.deltas, deltas...)
 	g.deltas = append(g.deltas, delta{k.cellOf(home, r), cell{sum(r.Place, r.Name, r.Version), 1, int64(len(key) + len(value))}})

@@ -114,6 +114,9 @@ func (s *Store) bury(b *pebble.Batch, g *group, keys [][]byte) error {
 			return err
 		}
 		g.overlay[string(key)] = nil
+		if s.parts.watches(k.Space) {
+			g.changed = append(g.changed, changedRecord{tableID{k.Space, k.Name, partition}, k.Place})
+		}
 		g.deltas = append(g.deltas, delta{
 			cellID{bucket, k.Space, uint16(partition)}, cell{sum(k.Place, k.Name, h.version), -1, -int64(size)},
 		})
@@ -136,7 +139,10 @@ func (s *Store) dropCells(ctx context.Context, ids []cellID, ring *hashring.Ring
 			gone[id] = true
 		}
 		g.closed, done = true, true
-		g.after = append(g.after, func() { s.cells.drop(func(id cellID) bool { return gone[id] }) })
+		g.after = append(g.after, func() {
+			s.parts.dropped(gone)
+			s.cells.drop(func(id cellID) bool { return gone[id] })
+		})
 		return nil
 	}}
 	if err := s.commit.do(ctx, t); err != nil {

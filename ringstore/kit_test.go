@@ -14,10 +14,13 @@ import (
 	"time"
 
 	"clustermaster/hashring"
+	"clustermaster/ringstore/ringpb"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 )
 
 // kit is some stores in one process that reach each other by gRPC over loopback sockets.
@@ -33,6 +36,7 @@ type kit struct {
 	epoch uint64
 	cut   map[[2]string]bool // who does not reach whom
 	hung  map[string]bool    // who takes requests and answers none, as when stopped by a signal
+	old   map[string]bool    // who knows no questions, as the program did once
 }
 
 type kitNode struct {
@@ -69,8 +73,8 @@ func (c *shiftClock) add(d time.Duration) {
 
 func newKit(t testing.TB, names ...string) *kit {
 	t.Helper()
-	k := &kit{t: t, dir: t.TempDir(), now: &shiftClock{}, nodes: map[string]*kitNode{}, cut: map[[2]string]bool{}, hung: map[string]bool{}}
-	k.opts = Options{Now: k.now.Now, Tick: 20 * time.Millisecond, ExpireEvery: 50 * time.Millisecond, StatusEvery: 50 * time.Millisecond, LookAgain: 10 * time.Millisecond, WriteTimeout: 2 * time.Second, ReadTimeout: 2 * time.Second}
+	k := &kit{t: t, dir: t.TempDir(), now: &shiftClock{}, nodes: map[string]*kitNode{}, cut: map[[2]string]bool{}, hung: map[string]bool{}, old: map[string]bool{}}
+	k.opts = Options{Now: k.now.Now, Tick: 20 * time.Millisecond, ExpireEvery: 50 * time.Millisecond, StatusEvery: 50 * time.Millisecond, LookAgain: 10 * time.Millisecond, WriteTimeout: 2 * time.Second, ReadTimeout: 2 * time.Second, Compilers: map[Space]Compiler{SpaceMinions: fields{}}}
 	t.Cleanup(func() {
 		for _, n := range k.all() {
 			n.kill()
@@ -203,7 +207,13 @@ func (n *kitNode) hangUnary(ctx context.Context, req any, _ *grpc.UnaryServerInf
 	return h(ctx, req)
 }
 
-func (n *kitNode) hangStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+func (n *kitNode) hangStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+	n.kit.mu.Lock()
+	old := n.kit.old[n.name]
+	n.kit.mu.Unlock()
+	if old && info.FullMethod == ringpb.Ring_Ask_FullMethodName {
+		return status.Error(codes.Unimplemented, "unknown method Ask")
+	}
 	if n.isHung() {
 		<-ss.Context().Done()
 		return ss.Context().Err()

@@ -19,6 +19,8 @@ type metrics struct {
 	dropped     prometheus.Counter
 	stale       prometheus.Counter
 	refused     *prometheus.CounterVec
+	asked       *prometheus.CounterVec
+	askSeconds  prometheus.Histogram
 	syncSeconds prometheus.Histogram
 	groupTasks  prometheus.Histogram
 }
@@ -38,6 +40,8 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 		dropped:     prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_buckets_dropped_total", Help: "Time buckets of expired records dropped."}),
 		stale:       prometheus.NewCounter(prometheus.CounterOpts{Name: "clustermaster_ring_stale_epoch_total", Help: "Writes refused because the writer did not know the newest ring."}),
 		refused:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "clustermaster_ring_refused_total", Help: "Requests of other masters refused, by reason."}, []string{"reason"}),
+		asked:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "clustermaster_ring_asked_partitions_total", Help: "Partitions that questions of this master were answered for: by one owner that all others agree with, by merging what several have, or without being sure of every record."}, []string{"by"}),
+		askSeconds:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "clustermaster_ring_ask_seconds", Help: "Time that a question about many records took.", Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12)}),
 		syncSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "clustermaster_ring_sync_seconds", Help: "Time that a group of writes waited for stable storage.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12)}),
 		groupTasks:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "clustermaster_ring_group_writes", Help: "Writes that shared one sync.", Buckets: prometheus.ExponentialBuckets(1, 2, 10)}),
 	}
@@ -46,9 +50,10 @@ func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 	}
 	m.all = []prometheus.Collector{
 		m.writes, m.under, m.lanesFull, m.standIns, m.debtsLost, m.handedOver, m.hintsOld, m.repaired, m.fetched,
-		m.dropped, m.stale, m.refused, m.syncSeconds, m.groupTasks,
+		m.asked, m.askSeconds, m.dropped, m.stale, m.refused, m.syncSeconds, m.groupTasks,
 		gauge("clustermaster_ring_records", "Records on this master.", func() float64 { n, _ := s.cells.totals(); return float64(n) }),
 		gauge("clustermaster_ring_record_bytes", "Bytes of keys and values on this master.", func() float64 { _, n := s.cells.totals(); return float64(n) }),
+		gauge("clustermaster_ring_part_bytes", "Memory of the parts of records that questions looked at.", func() float64 { return float64(s.parts.bytes.Load()) }),
 		gauge("clustermaster_ring_hints", "Copies that this master owes to absent owners.", func() float64 { n, _ := s.owed.totals(); return float64(n) }),
 		gauge("clustermaster_ring_under_replicated", "Copies owed for records written below the write quorum.", func() float64 { _, n := s.owed.totals(); return float64(n) }),
 		gauge("clustermaster_ring_pending_partitions", "Own partitions still to be filled for the newest ring.", func() float64 { return float64(s.syncing.left()) }),

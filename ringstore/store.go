@@ -54,6 +54,9 @@ type Options struct {
 	WriteRPCs       int           // writes under way to one other master; default 2
 	LookAgain       time.Duration // how often a write looks whether the owners it waits for are still alive; default 50 ms
 	RepairsInFlight int           // read repairs under way; default 64
+	PartBytes       int64         // memory for the parts of records that questions looked at; default 32 MiB
+
+	Compilers map[Space]Compiler // of the questions that can be put about spaces; see Ask
 }
 
 func def[T comparable](v *T, d T) {
@@ -86,6 +89,7 @@ func (o Options) withDefaults() Options {
 	def(&o.WriteRPCs, 2)
 	def(&o.LookAgain, 50*time.Millisecond)
 	def(&o.RepairsInFlight, 64)
+	def(&o.PartBytes, 32<<20)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -104,6 +108,7 @@ type Store struct {
 	disk   *disk
 	cells  *cells
 	owed   *owed
+	parts  *parts
 	commit *committer
 
 	rings rings
@@ -146,7 +151,7 @@ func Open(dir string, peers Peers, opts Options, log *slog.Logger, reg prometheu
 	}
 	s := &Store{
 		self: peers.Self(), node: incarnation(peers.Self()), peers: peers, opts: opts, log: log,
-		clock: &clock{now: opts.Now}, disk: d, cells: newCells(), owed: o,
+		clock: &clock{now: opts.Now}, disk: d, cells: newCells(), owed: o, parts: newParts(opts),
 		lanes:   map[string]*lane{},
 		streams: make(chan struct{}, opts.Streams), repairs: make(chan struct{}, opts.RepairsInFlight),
 		kick: make(chan struct{}, 1), closed: make(chan struct{}),
@@ -168,7 +173,7 @@ func (s *Store) prepare() error {
 		return err
 	}
 	snapshot := s.disk.db.NewSnapshot() // before the first write: later ones count themselves
-	s.commit = startCommitter(s.disk, s.cells, s.owed, s.met, s.opts, floor)
+	s.commit = startCommitter(s.disk, s.cells, s.owed, s.parts, s.met, s.opts, floor)
 	s.spawn(func() {
 		defer snapshot.Close()
 		if err := s.countCells(snapshot); err != nil {

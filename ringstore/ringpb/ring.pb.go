@@ -1160,6 +1160,240 @@ func (x *DigestReply) GetHeld() []uint32 {
 	return nil
 }
 
+type AskRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Clock         uint64                 `protobuf:"varint,1,opt,name=clock,proto3" json:"clock,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"` // newest ring that the asker knows
+	Base          uint64                 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`   // the ring by which it asks; a receiver that has left that ring says so
+	Space         uint32                 `protobuf:"varint,4,opt,name=space,proto3" json:"space,omitempty"`
+	Question      []byte                 `protobuf:"bytes,5,opt,name=question,proto3" json:"question,omitempty"`
+	Partitions    []uint32               `protobuf:"varint,6,rep,packed,name=partitions,proto3" json:"partitions,omitempty"` // whose records are to be judged
+	Places        [][]byte               `protobuf:"bytes,7,rep,name=places,proto3" json:"places,omitempty"`                 // only these places of them; none: all
+	Versions      bool                   `protobuf:"varint,8,opt,name=versions,proto3" json:"versions,omitempty"`            // every record with its version, deleted ones and copies held for others included; else what was hit
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskRequest) Reset() {
+	*x = AskRequest{}
+	mi := &file_ringpb_ring_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskRequest) ProtoMessage() {}
+
+func (x *AskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ringpb_ring_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskRequest.ProtoReflect.Descriptor instead.
+func (*AskRequest) Descriptor() ([]byte, []int) {
+	return file_ringpb_ring_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *AskRequest) GetClock() uint64 {
+	if x != nil {
+		return x.Clock
+	}
+	return 0
+}
+
+func (x *AskRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *AskRequest) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *AskRequest) GetSpace() uint32 {
+	if x != nil {
+		return x.Space
+	}
+	return 0
+}
+
+func (x *AskRequest) GetQuestion() []byte {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+func (x *AskRequest) GetPartitions() []uint32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *AskRequest) GetPlaces() [][]byte {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+func (x *AskRequest) GetVersions() bool {
+	if x != nil {
+		return x.Versions
+	}
+	return false
+}
+
+// Verdicts are the answer to Ask, in chunks. Lists of one chunk have equal lengths; hits has a fixed number of bytes for
+// each place.
+type Verdicts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Clock         uint64                 `protobuf:"varint,1,opt,name=clock,proto3" json:"clock,omitempty"`
+	Judging       bool                   `protobuf:"varint,2,opt,name=judging,proto3" json:"judging,omitempty"`  // first chunk: cells and held are there, taken before any record was judged
+	Cells         []*Cell                `protobuf:"bytes,3,rep,name=cells,proto3" json:"cells,omitempty"`       // by partition
+	Held          []uint32               `protobuf:"varint,4,rep,packed,name=held,proto3" json:"held,omitempty"` // partitions of which copies are held for others
+	Places        [][]byte               `protobuf:"bytes,5,rep,name=places,proto3" json:"places,omitempty"`
+	Hits          []byte                 `protobuf:"bytes,6,opt,name=hits,proto3" json:"hits,omitempty"`
+	Names         []uint32               `protobuf:"varint,7,rep,packed,name=names,proto3" json:"names,omitempty"`   // with versions: which of the names that the question looks at
+	Clocks        []uint64               `protobuf:"varint,8,rep,packed,name=clocks,proto3" json:"clocks,omitempty"` // with versions
+	Nodes         []uint64               `protobuf:"fixed64,9,rep,packed,name=nodes,proto3" json:"nodes,omitempty"`  // with versions
+	Flags         []uint32               `protobuf:"varint,10,rep,packed,name=flags,proto3" json:"flags,omitempty"`  // with versions
+	Done          bool                   `protobuf:"varint,11,opt,name=done,proto3" json:"done,omitempty"`           // last chunk
+	Left          bool                   `protobuf:"varint,12,opt,name=left,proto3" json:"left,omitempty"`           // last chunk: this member has left the base ring, what it judged may lack records
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verdicts) Reset() {
+	*x = Verdicts{}
+	mi := &file_ringpb_ring_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verdicts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verdicts) ProtoMessage() {}
+
+func (x *Verdicts) ProtoReflect() protoreflect.Message {
+	mi := &file_ringpb_ring_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verdicts.ProtoReflect.Descriptor instead.
+func (*Verdicts) Descriptor() ([]byte, []int) {
+	return file_ringpb_ring_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Verdicts) GetClock() uint64 {
+	if x != nil {
+		return x.Clock
+	}
+	return 0
+}
+
+func (x *Verdicts) GetJudging() bool {
+	if x != nil {
+		return x.Judging
+	}
+	return false
+}
+
+func (x *Verdicts) GetCells() []*Cell {
+	if x != nil {
+		return x.Cells
+	}
+	return nil
+}
+
+func (x *Verdicts) GetHeld() []uint32 {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+func (x *Verdicts) GetPlaces() [][]byte {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+func (x *Verdicts) GetHits() []byte {
+	if x != nil {
+		return x.Hits
+	}
+	return nil
+}
+
+func (x *Verdicts) GetNames() []uint32 {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *Verdicts) GetClocks() []uint64 {
+	if x != nil {
+		return x.Clocks
+	}
+	return nil
+}
+
+func (x *Verdicts) GetNodes() []uint64 {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Verdicts) GetFlags() []uint32 {
+	if x != nil {
+		return x.Flags
+	}
+	return nil
+}
+
+func (x *Verdicts) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *Verdicts) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
+}
+
 type RingShape struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1172,7 +1406,7 @@ type RingShape struct {
 
 func (x *RingShape) Reset() {
 	*x = RingShape{}
-	mi := &file_ringpb_ring_proto_msgTypes[16]
+	mi := &file_ringpb_ring_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1418,7 @@ func (x *RingShape) String() string {
 func (*RingShape) ProtoMessage() {}
 
 func (x *RingShape) ProtoReflect() protoreflect.Message {
-	mi := &file_ringpb_ring_proto_msgTypes[16]
+	mi := &file_ringpb_ring_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1431,7 @@ func (x *RingShape) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingShape.ProtoReflect.Descriptor instead.
 func (*RingShape) Descriptor() ([]byte, []int) {
-	return file_ringpb_ring_proto_rawDescGZIP(), []int{16}
+	return file_ringpb_ring_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RingShape) GetEpoch() uint64 {
@@ -1239,7 +1473,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_ringpb_ring_proto_msgTypes[17]
+	mi := &file_ringpb_ring_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1485,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ringpb_ring_proto_msgTypes[17]
+	mi := &file_ringpb_ring_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1498,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_ringpb_ring_proto_rawDescGZIP(), []int{17}
+	return file_ringpb_ring_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StatusRequest) GetClock() uint64 {
@@ -1309,7 +1543,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_ringpb_ring_proto_msgTypes[18]
+	mi := &file_ringpb_ring_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1555,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ringpb_ring_proto_msgTypes[18]
+	mi := &file_ringpb_ring_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1568,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_ringpb_ring_proto_rawDescGZIP(), []int{18}
+	return file_ringpb_ring_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StatusReply) GetClock() uint64 {
@@ -1525,7 +1759,33 @@ const file_ringpb_ring_proto_rawDesc = "" +
 	"\x05clock\x18\x01 \x01(\x04R\x05clock\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x126\n" +
 	"\x05cells\x18\x03 \x03(\v2 .clustermaster.ringstore.v1.CellR\x05cells\x12\x12\n" +
-	"\x04held\x18\x04 \x03(\rR\x04held\"w\n" +
+	"\x04held\x18\x04 \x03(\rR\x04held\"\xd2\x01\n" +
+	"\n" +
+	"AskRequest\x12\x14\n" +
+	"\x05clock\x18\x01 \x01(\x04R\x05clock\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x14\n" +
+	"\x05space\x18\x04 \x01(\rR\x05space\x12\x1a\n" +
+	"\bquestion\x18\x05 \x01(\fR\bquestion\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x06 \x03(\rR\n" +
+	"partitions\x12\x16\n" +
+	"\x06places\x18\a \x03(\fR\x06places\x12\x1a\n" +
+	"\bversions\x18\b \x01(\bR\bversions\"\xb4\x02\n" +
+	"\bVerdicts\x12\x14\n" +
+	"\x05clock\x18\x01 \x01(\x04R\x05clock\x12\x18\n" +
+	"\ajudging\x18\x02 \x01(\bR\ajudging\x126\n" +
+	"\x05cells\x18\x03 \x03(\v2 .clustermaster.ringstore.v1.CellR\x05cells\x12\x12\n" +
+	"\x04held\x18\x04 \x03(\rR\x04held\x12\x16\n" +
+	"\x06places\x18\x05 \x03(\fR\x06places\x12\x12\n" +
+	"\x04hits\x18\x06 \x01(\fR\x04hits\x12\x14\n" +
+	"\x05names\x18\a \x03(\rR\x05names\x12\x16\n" +
+	"\x06clocks\x18\b \x03(\x04R\x06clocks\x12\x14\n" +
+	"\x05nodes\x18\t \x03(\x06R\x05nodes\x12\x14\n" +
+	"\x05flags\x18\n" +
+	" \x03(\rR\x05flags\x12\x12\n" +
+	"\x04done\x18\v \x01(\bR\x04done\x12\x12\n" +
+	"\x04left\x18\f \x01(\bR\x04left\"w\n" +
 	"\tRingShape\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x18\n" +
 	"\amembers\x18\x02 \x03(\tR\amembers\x12\x1e\n" +
@@ -1551,7 +1811,7 @@ const file_ringpb_ring_proto_rawDesc = "" +
 	" \x01(\rR\apending\x12\x14\n" +
 	"\x05moved\x18\v \x01(\x04R\x05moved\x12\x1a\n" +
 	"\bchanging\x18\f \x01(\rR\bchanging\x12\x18\n" +
-	"\afilling\x18\r \x01(\x04R\afilling2\xfc\x04\n" +
+	"\afilling\x18\r \x01(\x04R\afilling2\xd3\x05\n" +
 	"\x04Ring\x12Y\n" +
 	"\x05Write\x12(.clustermaster.ringstore.v1.WriteRequest\x1a&.clustermaster.ringstore.v1.WriteReply\x12Y\n" +
 	"\n" +
@@ -1559,7 +1819,8 @@ const file_ringpb_ring_proto_rawDesc = "" +
 	"\x05Fetch\x12(.clustermaster.ringstore.v1.FetchRequest\x1a!.clustermaster.ringstore.v1.Chunk0\x01\x12T\n" +
 	"\x04List\x12'.clustermaster.ringstore.v1.ListRequest\x1a!.clustermaster.ringstore.v1.Chunk0\x01\x12T\n" +
 	"\x04Scan\x12'.clustermaster.ringstore.v1.ScanRequest\x1a!.clustermaster.ringstore.v1.Chunk0\x01\x12\\\n" +
-	"\x06Digest\x12).clustermaster.ringstore.v1.DigestRequest\x1a'.clustermaster.ringstore.v1.DigestReply\x12\\\n" +
+	"\x06Digest\x12).clustermaster.ringstore.v1.DigestRequest\x1a'.clustermaster.ringstore.v1.DigestReply\x12U\n" +
+	"\x03Ask\x12&.clustermaster.ringstore.v1.AskRequest\x1a$.clustermaster.ringstore.v1.Verdicts0\x01\x12\\\n" +
 	"\x06Status\x12).clustermaster.ringstore.v1.StatusRequest\x1a'.clustermaster.ringstore.v1.StatusReplyB Z\x1eclustermaster/ringstore/ringpbb\x06proto3"
 
 var (
@@ -1574,7 +1835,7 @@ func file_ringpb_ring_proto_rawDescGZIP() []byte {
 	return file_ringpb_ring_proto_rawDescData
 }
 
-var file_ringpb_ring_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_ringpb_ring_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_ringpb_ring_proto_goTypes = []any{
 	(*Key)(nil),           // 0: clustermaster.ringstore.v1.Key
 	(*Record)(nil),        // 1: clustermaster.ringstore.v1.Record
@@ -1592,9 +1853,11 @@ var file_ringpb_ring_proto_goTypes = []any{
 	(*Chunk)(nil),         // 13: clustermaster.ringstore.v1.Chunk
 	(*DigestRequest)(nil), // 14: clustermaster.ringstore.v1.DigestRequest
 	(*DigestReply)(nil),   // 15: clustermaster.ringstore.v1.DigestReply
-	(*RingShape)(nil),     // 16: clustermaster.ringstore.v1.RingShape
-	(*StatusRequest)(nil), // 17: clustermaster.ringstore.v1.StatusRequest
-	(*StatusReply)(nil),   // 18: clustermaster.ringstore.v1.StatusReply
+	(*AskRequest)(nil),    // 16: clustermaster.ringstore.v1.AskRequest
+	(*Verdicts)(nil),      // 17: clustermaster.ringstore.v1.Verdicts
+	(*RingShape)(nil),     // 18: clustermaster.ringstore.v1.RingShape
+	(*StatusRequest)(nil), // 19: clustermaster.ringstore.v1.StatusRequest
+	(*StatusReply)(nil),   // 20: clustermaster.ringstore.v1.StatusReply
 }
 var file_ringpb_ring_proto_depIdxs = []int32{
 	1,  // 0: clustermaster.ringstore.v1.Change.record:type_name -> clustermaster.ringstore.v1.Record
@@ -1606,26 +1869,29 @@ var file_ringpb_ring_proto_depIdxs = []int32{
 	11, // 6: clustermaster.ringstore.v1.ScanRequest.cells:type_name -> clustermaster.ringstore.v1.Cell
 	1,  // 7: clustermaster.ringstore.v1.Chunk.records:type_name -> clustermaster.ringstore.v1.Record
 	11, // 8: clustermaster.ringstore.v1.DigestReply.cells:type_name -> clustermaster.ringstore.v1.Cell
-	16, // 9: clustermaster.ringstore.v1.StatusReply.rings:type_name -> clustermaster.ringstore.v1.RingShape
-	4,  // 10: clustermaster.ringstore.v1.Ring.Write:input_type -> clustermaster.ringstore.v1.WriteRequest
-	8,  // 11: clustermaster.ringstore.v1.Ring.WriteLarge:input_type -> clustermaster.ringstore.v1.Piece
-	9,  // 12: clustermaster.ringstore.v1.Ring.Fetch:input_type -> clustermaster.ringstore.v1.FetchRequest
-	10, // 13: clustermaster.ringstore.v1.Ring.List:input_type -> clustermaster.ringstore.v1.ListRequest
-	12, // 14: clustermaster.ringstore.v1.Ring.Scan:input_type -> clustermaster.ringstore.v1.ScanRequest
-	14, // 15: clustermaster.ringstore.v1.Ring.Digest:input_type -> clustermaster.ringstore.v1.DigestRequest
-	17, // 16: clustermaster.ringstore.v1.Ring.Status:input_type -> clustermaster.ringstore.v1.StatusRequest
-	7,  // 17: clustermaster.ringstore.v1.Ring.Write:output_type -> clustermaster.ringstore.v1.WriteReply
-	7,  // 18: clustermaster.ringstore.v1.Ring.WriteLarge:output_type -> clustermaster.ringstore.v1.WriteReply
-	13, // 19: clustermaster.ringstore.v1.Ring.Fetch:output_type -> clustermaster.ringstore.v1.Chunk
-	13, // 20: clustermaster.ringstore.v1.Ring.List:output_type -> clustermaster.ringstore.v1.Chunk
-	13, // 21: clustermaster.ringstore.v1.Ring.Scan:output_type -> clustermaster.ringstore.v1.Chunk
-	15, // 22: clustermaster.ringstore.v1.Ring.Digest:output_type -> clustermaster.ringstore.v1.DigestReply
-	18, // 23: clustermaster.ringstore.v1.Ring.Status:output_type -> clustermaster.ringstore.v1.StatusReply
-	17, // [17:24] is the sub-list for method output_type
-	10, // [10:17] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	11, // 9: clustermaster.ringstore.v1.Verdicts.cells:type_name -> clustermaster.ringstore.v1.Cell
+	18, // 10: clustermaster.ringstore.v1.StatusReply.rings:type_name -> clustermaster.ringstore.v1.RingShape
+	4,  // 11: clustermaster.ringstore.v1.Ring.Write:input_type -> clustermaster.ringstore.v1.WriteRequest
+	8,  // 12: clustermaster.ringstore.v1.Ring.WriteLarge:input_type -> clustermaster.ringstore.v1.Piece
+	9,  // 13: clustermaster.ringstore.v1.Ring.Fetch:input_type -> clustermaster.ringstore.v1.FetchRequest
+	10, // 14: clustermaster.ringstore.v1.Ring.List:input_type -> clustermaster.ringstore.v1.ListRequest
+	12, // 15: clustermaster.ringstore.v1.Ring.Scan:input_type -> clustermaster.ringstore.v1.ScanRequest
+	14, // 16: clustermaster.ringstore.v1.Ring.Digest:input_type -> clustermaster.ringstore.v1.DigestRequest
+	16, // 17: clustermaster.ringstore.v1.Ring.Ask:input_type -> clustermaster.ringstore.v1.AskRequest
+	19, // 18: clustermaster.ringstore.v1.Ring.Status:input_type -> clustermaster.ringstore.v1.StatusRequest
+	7,  // 19: clustermaster.ringstore.v1.Ring.Write:output_type -> clustermaster.ringstore.v1.WriteReply
+	7,  // 20: clustermaster.ringstore.v1.Ring.WriteLarge:output_type -> clustermaster.ringstore.v1.WriteReply
+	13, // 21: clustermaster.ringstore.v1.Ring.Fetch:output_type -> clustermaster.ringstore.v1.Chunk
+	13, // 22: clustermaster.ringstore.v1.Ring.List:output_type -> clustermaster.ringstore.v1.Chunk
+	13, // 23: clustermaster.ringstore.v1.Ring.Scan:output_type -> clustermaster.ringstore.v1.Chunk
+	15, // 24: clustermaster.ringstore.v1.Ring.Digest:output_type -> clustermaster.ringstore.v1.DigestReply
+	17, // 25: clustermaster.ringstore.v1.Ring.Ask:output_type -> clustermaster.ringstore.v1.Verdicts
+	20, // 26: clustermaster.ringstore.v1.Ring.Status:output_type -> clustermaster.ringstore.v1.StatusReply
+	19, // [19:27] is the sub-list for method output_type
+	11, // [11:19] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_ringpb_ring_proto_init() }
@@ -1639,7 +1905,7 @@ func file_ringpb_ring_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ringpb_ring_proto_rawDesc), len(file_ringpb_ring_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,7 @@ const (
 	Ring_List_FullMethodName       = "/clustermaster.ringstore.v1.Ring/List"
 	Ring_Scan_FullMethodName       = "/clustermaster.ringstore.v1.Ring/Scan"
 	Ring_Digest_FullMethodName     = "/clustermaster.ringstore.v1.Ring/Digest"
+	Ring_Ask_FullMethodName        = "/clustermaster.ringstore.v1.Ring/Ask"
 	Ring_Status_FullMethodName     = "/clustermaster.ringstore.v1.Ring/Status"
 )
 
@@ -47,6 +48,8 @@ type RingClient interface {
 	Scan(ctx context.Context, in *ScanRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error)
 	// Digest answers sums over what this member holds.
 	Digest(ctx context.Context, in *DigestRequest, opts ...grpc.CallOption) (*DigestReply, error)
+	// Ask judges the records of a space that this member holds by a question that only the space's package understands.
+	Ask(ctx context.Context, in *AskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Verdicts], error)
 	// Status answers which rings this member knows and how far it is with them.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
 }
@@ -149,6 +152,25 @@ func (c *ringClient) Digest(ctx context.Context, in *DigestRequest, opts ...grpc
 	return out, nil
 }
 
+func (c *ringClient) Ask(ctx context.Context, in *AskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Verdicts], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Ring_ServiceDesc.Streams[4], Ring_Ask_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AskRequest, Verdicts]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Ring_AskClient = grpc.ServerStreamingClient[Verdicts]
+
 func (c *ringClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StatusReply)
@@ -175,6 +197,8 @@ type RingServer interface {
 	Scan(*ScanRequest, grpc.ServerStreamingServer[Chunk]) error
 	// Digest answers sums over what this member holds.
 	Digest(context.Context, *DigestRequest) (*DigestReply, error)
+	// Ask judges the records of a space that this member holds by a question that only the space's package understands.
+	Ask(*AskRequest, grpc.ServerStreamingServer[Verdicts]) error
 	// Status answers which rings this member knows and how far it is with them.
 	Status(context.Context, *StatusRequest) (*StatusReply, error)
 	mustEmbedUnimplementedRingServer()
@@ -204,6 +228,9 @@ func (UnimplementedRingServer) Scan(*ScanRequest, grpc.ServerStreamingServer[Chu
 }
 func (UnimplementedRingServer) Digest(context.Context, *DigestRequest) (*DigestReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Digest not implemented")
+}
+func (UnimplementedRingServer) Ask(*AskRequest, grpc.ServerStreamingServer[Verdicts]) error {
+	return status.Error(codes.Unimplemented, "method Ask not implemented")
 }
 func (UnimplementedRingServer) Status(context.Context, *StatusRequest) (*StatusReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
@@ -305,6 +332,17 @@ func _Ring_Digest_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Ring_Ask_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(AskRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(RingServer).Ask(m, &grpc.GenericServerStream[AskRequest, Verdicts]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Ring_AskServer = grpc.ServerStreamingServer[Verdicts]
+
 func _Ring_Status_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StatusRequest)
 	if err := dec(in); err != nil {
@@ -362,6 +400,11 @@ var Ring_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Scan",
 			Handler:       _Ring_Scan_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Ask",
+			Handler:       _Ring_Ask_Handler,
 			ServerStreams: true,
 		},
 	},
