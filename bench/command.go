@@ -115,7 +115,7 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 	}
 	if f.compare != "" {
 		p := comparePlan{program: f.binary, venv: f.compare, dir: f.dir, rounds: f.rounds, masters: f.sizes,
-			minions: f.minions, workers: f.workers, fleets: f.fleets}
+			minions: f.minions, workers: f.workers, fleet: f.fleet}
 		if err := b.compare(ctx, p, r); err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 		return err
 	}
 	if f.self {
-		s := selfPlan{program: f.binary, dir: f.dir, masters: f.sizes, minions: f.minions, workers: f.workers, fleets: f.fleets, profile: f.profile, fill: f.fill}
+		s := selfPlan{program: f.binary, dir: f.dir, masters: f.sizes, minions: f.minions, workers: f.workers, fleet: f.fleet, profile: f.profile, fill: f.fill}
 		if err := b.self(ctx, s, r); err != nil {
 			return err
 		}

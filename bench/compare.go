@@ -20,7 +20,7 @@ type comparePlan struct {
 	rounds             int
 	masters            []int
 	minions, workers   int
-	fleets             []int // simulated minions, of the first round and single masters
+	fleet              int // simulated minions of the first round's test.ping, of single masters
 }
 
 // compareSettle lets masters finish their start before their memory counts as idle.
@@ -32,6 +32,14 @@ const (
 	figureIdle   = "memory (PSS) of a master, idle"
 	figureLoaded = "memory (PSS) of a master, under load"
 )
+
+func figureFleet(n int) string {
+	return "memory (PSS) of a master with " + plural(n, "minion")
+}
+
+func figurePing(n int) string {
+	return "test.ping of " + plural(n, "minion") + ", publish to last return"
+}
 
 // compare measures Salt's own masters and ours in turns, so that whatever else the machine does befalls both.
 func (b *bencher) compare(ctx context.Context, p comparePlan, r *Report) error {
@@ -121,20 +129,46 @@ func (b *bencher) compareColumn(ctx context.Context, p comparePlan, prod product
 		return c, err
 	}
 	c.addMemory(figureLoaded, peak)
-	if round > 1 || n > 1 || len(p.fleets) == 0 {
+	if round > 1 || n > 1 || p.fleet == 0 {
 		return c, nil
 	}
-	f, err := b.newFleet(ctx, g)
+	return c, b.compareFleet(ctx, p, g, &c)
+}
+
+// compareFleet measures what needs minions that listen.
+func (b *bencher) compareFleet(ctx context.Context, p comparePlan, g *group, c *Column) error {
+	b.progress.show("start %d simulated minions", p.fleet)
+	f, err := joinFleet(ctx, g, c.Masters[0], p.fleet, b.keys)
 	if err != nil {
-		return c, err
+		return err
 	}
 	defer f.stop()
-	for _, size := range p.fleets {
-		if err := f.measure(ctx, b, size, &c); err != nil {
-			return c, err
-		}
+	if !sleepUntil(ctx, time.Now().Add(settleTime)) {
+		return ctx.Err()
 	}
-	return c, nil
+	memory, err := g.memory()
+	if err != nil {
+		return err
+	}
+	c.addMemory(figureFleet(p.fleet), memory)
+	b.progress.show("test.ping of %d simulated minions", p.fleet)
+	var took []time.Duration
+	answers := p.fleet
+	for range 3 {
+		n, d, err := g.product.ping(ctx, g.masters[0])
+		if err != nil {
+			return err
+		}
+		took = append(took, d)
+		answers = min(answers, n)
+	}
+	slices.Sort(took)
+	note := "median of 3"
+	if answers < p.fleet {
+		note = fmt.Sprintf("median of 3; only %d answered at worst", answers)
+	}
+	c.add(figurePing(p.fleet), ms(took[1]), "ms", note)
+	return nil
 }
 
 func plural(n int, noun string) string {

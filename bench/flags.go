@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -48,8 +47,7 @@ Examples:
 // flags are the command line's.
 type flags struct {
 	masters                       []string
-	minions, workers, pid         int
-	fleets                        []int
+	minions, workers, fleet, pid  int
 	fill                          int
 	accepted, roots, returns      int
 	seconds, warmup               float64
@@ -92,7 +90,7 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.StringVar(&f.prefix, "prefix", "bench", "of the minions' ids")
 	fs.StringVar(&f.keys, "keys", "", "with --master: `FILE` that keeps the minions' private keys from run to run (default below the user's cache folder)")
 	fs.IntVar(&f.pid, "pid", 0, "with --master: also measure memory (PSS) and CPU of this local process and its descendants")
-	fs.IntSliceVar(&f.fleets, "fleet", []int{100}, "with --self and --compare: numbers of simulated minions that listen and answer, rising (with --compare default 1000,10000); 0 for none")
+	fs.IntVar(&f.fleet, "fleet", 100, "with --self and --compare: number of simulated minions that listen and answer (with --compare default 1000, 0 for none)")
 	fs.StringVar(&f.json, "json", "", "also write everything to `FILE`")
 	fs.StringVar(&f.binary, "binary", "", "with --self and --grow: the `PROGRAM` to start (default this one)")
 	fs.IntVar(&f.fill, "fill", 0, "with --self: put so many returns into the job cache, then measure disk, files and look-ups")
@@ -122,8 +120,10 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 	if f.from != "" && f.docs == "" {
 		return errors.New("--from needs --docs DIR")
 	}
+	least := 1
 	if f.compare != "" {
-		f.defaults(map[string]func(){"fleet": func() { f.fleets = []int{1000, 10_000} }, "seconds": func() { f.seconds = 2.5 }, "warmup": func() { f.warmup = 0.5 }})
+		least = 0
+		f.defaults(map[string]func(){"fleet": func() { f.fleet = 1000 }, "seconds": func() { f.seconds = 3 }})
 	}
 	for i, m := range f.masters {
 		addr, err := masterAddr(m)
@@ -135,7 +135,7 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 	if f.quick {
 		f.defaults(map[string]func(){
 			"seconds": func() { f.seconds = 1 }, "warmup": func() { f.warmup = 0.3 },
-			"minions": func() { f.minions = 32 }, "workers": func() { f.workers = 16 }, "fleet": func() { f.fleets = []int{30} },
+			"minions": func() { f.minions = 32 }, "workers": func() { f.workers = 16 }, "fleet": func() { f.fleet = 30 },
 			"accepted-keys": func() { f.accepted = 200 }, "roots": func() { f.roots = 20 }, "returns": func() { f.returns = 4000 },
 		})
 	}
@@ -149,7 +149,7 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 		max  float64
 	}{
 		{"minions", float64(f.minions), 1, 100_000}, {"workers", float64(f.workers), 1, float64(f.minions)}, {"seconds", f.seconds, 0.1, 86_400},
-		{"warmup", f.warmup, 0, 3600}, {"rounds", float64(f.rounds), 1, 99},
+		{"warmup", f.warmup, 0, 3600}, {"fleet", float64(f.fleet), float64(least), 10_000}, {"rounds", float64(f.rounds), 1, 99},
 		{"fill", float64(f.fill), 0, 100_000_000}, {"pid", float64(f.pid), 0, 1 << 30},
 		{"accepted-keys", float64(f.accepted), 1, 100_000}, {"roots", float64(f.roots), 1, 100_000}, {"returns", float64(f.returns), 1, 10_000_000},
 	} {
@@ -157,12 +157,6 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 			return fmt.Errorf("--%s %v: want %v to %v", c.name, c.v, c.min, c.max)
 		}
 	}
-	for i, n := range f.fleets {
-		if n < 0 || n > 10_000 || i > 0 && n <= f.fleets[i-1] {
-			return fmt.Errorf("--fleet %d: want 0 to 10000, each more than the one before", n)
-		}
-	}
-	f.fleets = slices.DeleteFunc(f.fleets, func(n int) bool { return n == 0 })
 	for _, n := range f.sizes {
 		if n < 1 || n > 9 {
 			return fmt.Errorf("--sizes %d: want 1 to 9", n)

@@ -17,7 +17,7 @@ type selfPlan struct {
 	masters      []int // sizes of the clusters, one column each
 	minions      int   // of the generator
 	workers      int
-	fleets       []int  // simulated minions
+	fleet        int    // simulated minions
 	fill         int    // returns to fill the job cache with
 	profile      string // a folder for profiles; "" for none
 }
@@ -121,20 +121,36 @@ func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name
 
 // selfFleet measures what needs minions that listen.
 func (b *bencher) selfFleet(ctx context.Context, s selfPlan, o *group, c *Column) error {
-	f, err := b.newFleet(ctx, o)
+	b.progress.show("start %d simulated minions", s.fleet)
+	var f *fleet
+	var err error
+	if len(o.masters) == 1 { // a balancer in this process would double its open files
+		f, err = joinFleet(ctx, o, c.Masters[0], s.fleet, b.keys)
+	} else {
+		f, err = startFleet(ctx, o, s.fleet, b.keys)
+	}
 	if err != nil {
 		return err
 	}
 	defer f.stop()
-	for _, n := range s.fleets {
-		if err := f.measure(ctx, b, n, c); err != nil {
-			return err
-		}
+	if !sleepUntil(ctx, time.Now().Add(settleTime)) {
+		return ctx.Err()
 	}
-	if len(o.masters) < 3 || f.n == 0 {
+	memory, err := o.memory()
+	if err != nil {
+		return err
+	}
+	c.addMemory(figureFleet(s.fleet), memory)
+	b.progress.show("test.ping of %d simulated minions", s.fleet)
+	took, err := f.medianPing(ctx)
+	if err != nil {
+		return err
+	}
+	c.add(figurePing(s.fleet), ms(took), "ms", fmt.Sprintf("median of %d", pings))
+	if len(o.masters) < 3 {
 		return nil
 	}
-	b.progress.show("kill -9 of the leader under %d simulated minions", f.n)
+	b.progress.show("kill -9 of the leader under %d simulated minions", s.fleet)
 	took, published, err := f.failover(ctx)
 	if err != nil {
 		return err
@@ -143,23 +159,12 @@ func (b *bencher) selfFleet(ctx context.Context, s selfPlan, o *group, c *Column
 	if published > 1 {
 		note = fmt.Sprintf("test.ping number %d; those before it came back incomplete", published)
 	}
-	c.add(fmt.Sprintf("kill -9 of the leader to the answer of all %d minions", f.n), took.Seconds(), "s", note)
+	c.add(fmt.Sprintf("kill -9 of the leader to the answer of all %d minions", s.fleet), took.Seconds(), "s", note)
 	return nil
 }
 
 func (c *Column) add(name string, value float64, unit, note string) {
 	c.Figures = append(c.Figures, Figure{Name: name, Value: value, Unit: unit, Note: note})
-}
-
-// remark says something of the last figure.
-func (c *Column) remark(note string) {
-	f := &c.Figures[len(c.Figures)-1]
-	if note != "" && f.Note != "" {
-		note = f.Note + "; " + note
-	}
-	if note != "" {
-		f.Note = note
-	}
 }
 
 // addMemory notes the largest of some masters, and all of them.

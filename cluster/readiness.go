@@ -16,7 +16,6 @@ func (n *Node) watch(ctx context.Context) error {
 	begun, caughtUp := false, false
 	var asked, refreshed time.Time
 	for {
-		moved := n.moved.next()
 		now := time.Now()
 		_, leader := n.raft.LeaderWithID()
 		if leader != "" {
@@ -59,7 +58,6 @@ func (n *Node) watch(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
-		case <-moved:
 		case <-ctx.Done():
 			return nil
 		}

@@ -346,22 +346,19 @@ func (d *fakeData) AcceptedIDs() []string {
 	return out
 }
 
-func (d *fakeData) each(m map[string]wire.Map, fn func(string, wire.Map)) (string, error) {
+func (d *fakeData) Ask(_ context.Context, q target.Question, fn func(string, target.Hits)) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for id, v := range m {
-		fn(id, v)
+	j := q.Judge()
+	for id, grains := range d.grains {
+		fn(id, j.Minion(false, grains))
+	}
+	for id, pillar := range d.pillar {
+		fn(id, j.Minion(true, pillar))
 	}
 	return d.incomplete, nil
 }
 
-func (d *fakeData) EachGrains(_ context.Context, fn func(string, wire.Map)) (string, error) {
-	return d.each(d.grains, fn)
-}
-
-func (d *fakeData) EachPillar(_ context.Context, fn func(string, wire.Map)) (string, error) {
-	return d.each(d.pillar, fn)
-}
 func (d *fakeData) Nodegroup(name string) (any, bool) { return d.groups.Get(name) }
 func (d *fakeData) DataCache() bool                   { return true }
 

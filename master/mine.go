@@ -190,8 +190,8 @@ func (m *Master) mineReader(ctx context.Context, asking string) func(v any) (any
 		}
 		may, is := known[string(packed)]
 		if !is {
-			allowed, err := target.Match(ctx, tgtType, tgt, "", m.deps.Targets, false)
-			may = err == nil && slices.Contains(allowed.Minions, asking)
+			allowed, err := target.Means(ctx, tgtType, tgt, m.deps.Targets, asking)
+			may = err == nil && allowed
 			known[string(packed)] = may
 		}
 		return data, may

@@ -45,6 +45,8 @@ type records interface {
 	List(ctx context.Context, space ringstore.Space, place, prefix string) ([]ringstore.Record, error)
 	// Scan calls fn with all records of a space whose names begin with prefix, not concurrently.
 	Scan(ctx context.Context, space ringstore.Space, prefix string, fn func(ringstore.Record) error) (ringstore.Coverage, error)
+	// Ask judges records where they lie and calls fn with what was hit, not concurrently.
+	Ask(ctx context.Context, space ringstore.Space, question []byte, places []string, fn func(place string, hits []byte)) (ringstore.Coverage, error)
 }
 
 // Data is the minions' data of the whole cluster. It is safe for concurrent use.
@@ -287,43 +289,6 @@ func (d *Data) remove(ctx context.Context, id, prefix string, pick func(name str
 		return fmt.Errorf("delete data of %q: %w", id, err)
 	}
 	return nil
-}
-
-// EachGrains calls fn with the grains of all minions, in no particular order and not concurrently. What could not be
-// asked is in the coverage.
-func (d *Data) EachGrains(ctx context.Context, fn func(id string, grains wire.Map)) (ringstore.Coverage, error) {
-	return d.each(ctx, grainsName, fn)
-}
-
-// EachPillar calls fn with the pillars (without a pillarenv) of all minions.
-func (d *Data) EachPillar(ctx context.Context, fn func(id string, pillar wire.Map)) (ringstore.Coverage, error) {
-	return d.each(ctx, pillarName, fn)
-}
-
-// AllGrains returns the grains of all minions.
-func (d *Data) AllGrains(ctx context.Context) (map[string]wire.Map, ringstore.Coverage, error) {
-	out := map[string]wire.Map{}
-	cover, err := d.EachGrains(ctx, func(id string, grains wire.Map) { out[id] = grains })
-	return out, cover, err
-}
-
-func (d *Data) each(ctx context.Context, name string, fn func(string, wire.Map)) (ringstore.Coverage, error) {
-	cover, err := d.store.Scan(ctx, ringstore.SpaceMinions, name, func(r ringstore.Record) error {
-		if r.Name != name {
-			return nil
-		}
-		m, err := wire.UnpackMap(r.Value)
-		if err != nil {
-			d.log.Warn("data of a minion does not decode; it is left out", "minion", r.Place, "name", name, "err", err)
-			return nil
-		}
-		fn(r.Place, m)
-		return nil
-	})
-	if err != nil {
-		return cover, fmt.Errorf("read %s of all minions: %w", name, err)
-	}
-	return cover, nil
 }
 
 func (d *Data) set(ctx context.Context, id, name string, packed []byte) error {

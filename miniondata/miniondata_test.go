@@ -11,6 +11,7 @@ import (
 
 	"clustermaster/hashring"
 	"clustermaster/ringstore"
+	"clustermaster/target"
 	"clustermaster/wire"
 
 	"google.golang.org/grpc"
@@ -27,9 +28,11 @@ func (a alone) Conn(node string) (grpc.ClientConnInterface, error) {
 func (a alone) Alive(string) bool { return false }
 func (a alone) Members() []string { return []string{"m1/a"} }
 
+var compilers = map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: Questions{}}
+
 func open(t *testing.T) (*Data, context.Context) {
 	t.Helper()
-	store, err := ringstore.Open(t.TempDir(), alone{hashring.New([]string{"m1/a"}, 256, 3, 1)}, ringstore.Options{}, nil, nil)
+	store, err := ringstore.Open(t.TempDir(), alone{hashring.New([]string{"m1/a"}, 256, 3, 1)}, ringstore.Options{Compilers: compilers}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,23 +169,25 @@ func TestEachAndDrop(t *testing.T) {
 	if err := d.Drop(ctx, "web08", false); err != nil {
 		t.Fatal(err)
 	}
-	all, cover, err := d.AllGrains(ctx)
-	if err != nil || !cover.Complete() || len(all) != 98 {
-		t.Fatal(len(all), cover, err)
-	}
-	for id, g := range all {
-		if n, _ := g.Get("n"); fmt.Sprintf("web%02d", n) != id {
-			t.Errorf("%s has grains %v", id, g)
+	ids := func(terms ...target.Term) map[string]target.Hits {
+		out := map[string]target.Hits{}
+		cover, err := d.Ask(ctx, target.Question{Terms: terms}, func(id string, hits target.Hits) { out[id] = append(out[id], hits...) })
+		if err != nil || !cover.Complete() {
+			t.Fatal(cover, err)
 		}
+		return out
 	}
-	var pillars []string
-	if _, err := d.EachPillar(ctx, func(id string, p wire.Map) {
-		if n, _ := p.Get("p"); fmt.Sprintf("web%02d", n) != id {
-			t.Errorf("%s has pillar %v", id, p)
-		}
-		pillars = append(pillars, id)
-	}); err != nil {
-		t.Fatal(err)
+	if got := ids(grain("n:*")); len(got) != 98 || got["web07"] != nil || got["web08"] != nil {
+		t.Errorf("%d minions have the grain n", len(got))
+	}
+	if got := ids(grain("n:42")); len(got) != 1 || got["web42"] == nil {
+		t.Errorf("the grain n of %v is 42", got)
+	}
+	if got := ids(target.Term{Kind: "pillar", Text: "p:*", Delimiter: ":"}); len(got) != 98 || got["web07"] != nil {
+		t.Errorf("%d minions have the pillar p", len(got))
+	}
+	if got := ids(target.Term{Kind: "pillar", Text: "p:wrong", Delimiter: ":"}); len(got) != 0 {
+		t.Errorf("the pillar of another environment is asked about: %v", got)
 	}
 	for _, n := range []int{100, readOneByOne, 10} { // by one pass, and each by itself
 		asked := make([]string, n)
@@ -196,9 +201,6 @@ func TestEachAndDrop(t *testing.T) {
 		if _, found := mines["web08"]; found || len(mines) != n-1 {
 			t.Errorf("%d mines of %d, web08 %v", len(mines), n, found)
 		}
-	}
-	if len(pillars) != 98 {
-		t.Errorf("%d pillars", len(pillars))
 	}
 	if _, found, err := d.PillarOf(ctx, "web07", "dev"); err != nil || found {
 		t.Error("pillar of a dropped minion", found, err)
@@ -217,26 +219,12 @@ func TestDamagedDataIsLeftOutOrSaid(t *testing.T) {
 	if _, _, err := d.Grains(ctx, "bad"); err == nil || !strings.Contains(err.Error(), `decode grains of "bad"`) {
 		t.Error(err)
 	}
-	all, _, err := d.AllGrains(ctx)
-	if err != nil || len(all) != 1 || all["good"] == nil {
-		t.Error(all, err)
+	got := map[string]bool{}
+	_, err := d.Ask(ctx, target.Question{Terms: []target.Term{grain("a:*"), {Kind: "ipcidr", Text: "10.0.0.0/8", Unless: true}}},
+		func(id string, hits target.Hits) { got[id] = hits.Has(0) && hits.Has(1) })
+	if err != nil || len(got) != 1 || !got["good"] {
+		t.Error(got, err)
 	}
 }
 
-func TestKept(t *testing.T) {
-	t.Parallel()
-	d, ctx := open(t)
-	for _, err := range []error{
-		d.SetGrains(ctx, "web2", raw(t, m("a", 1))), d.SetGrains(ctx, "web1", raw(t, m("a", 1))), d.SetPillar(ctx, "web1", "", m("a", 1)), d.SetPillar(ctx, "web3", "dev/x", m("a", 1)),
-		d.MergeMine(ctx, "web4", m("f", 1, "g", 2), false), d.MergeMine(ctx, "web1", m("f", 1), false),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for what, want := range map[string]string{"grains": "web1 web2", "pillar": "web1 web3:dev/x", "mine": "web1 web4", "gra": ""} {
-		if got, cover, err := d.Kept(ctx, what); err != nil || !cover.Complete() || strings.Join(got, " ") != want {
-			t.Errorf("%s: %q %v %v", what, got, cover, err)
-		}
-	}
-}
+func grain(path string) target.Term { return target.Term{Kind: "grain", Text: path, Delimiter: ":"} }

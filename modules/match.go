@@ -101,13 +101,10 @@ var _ target.Source = one{}
 func (o one) AcceptedIDs() []string { return []string{o.id} }
 func (o one) DataCache() bool       { return true }
 
-func (o one) EachGrains(_ context.Context, fn func(string, wire.Map)) (string, error) {
-	fn(o.id, o.c.who.Grains)
-	return "", nil
-}
-
-func (o one) EachPillar(_ context.Context, fn func(string, wire.Map)) (string, error) {
-	fn(o.id, o.c.who.Pillar)
+func (o one) Ask(_ context.Context, q target.Question, fn func(string, target.Hits)) (string, error) {
+	j := q.Judge()
+	fn(o.id, j.Minion(false, o.c.who.Grains))
+	fn(o.id, j.Minion(true, o.c.who.Pillar))
 	return "", nil
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"clustermaster/internal/pyregex"
 	"clustermaster/target"
-	"clustermaster/wire"
 )
 
 // matched is the SLS files of one environment, in the order in which they are first named.
@@ -81,13 +80,10 @@ var _ target.Source = oneMinion{}
 func (o oneMinion) AcceptedIDs() []string { return []string{o.p.req.ID} }
 func (o oneMinion) DataCache() bool       { return true }
 
-func (o oneMinion) EachGrains(_ context.Context, fn func(string, wire.Map)) (string, error) {
-	fn(o.p.req.ID, o.p.grains)
-	return "", nil
-}
-
-func (o oneMinion) EachPillar(_ context.Context, fn func(string, wire.Map)) (string, error) {
-	fn(o.p.req.ID, o.p.pillar)
+func (o oneMinion) Ask(_ context.Context, q target.Question, fn func(string, target.Hits)) (string, error) {
+	j := q.Judge()
+	fn(o.p.req.ID, j.Minion(false, o.p.grains))
+	fn(o.p.req.ID, j.Minion(true, o.p.pillar))
 	return "", nil
 }
 

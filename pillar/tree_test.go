@@ -363,11 +363,13 @@ func newCompiler(t *testing.T, root string, config wire.Map) *pillar.Compiler {
 // lone is a world with web1 only, of which nothing is known.
 type lone struct{ groups wire.Map }
 
-func (lone) AcceptedIDs() []string                                              { return []string{"web1"} }
-func (lone) DataCache() bool                                                    { return true }
-func (lone) EachGrains(context.Context, func(string, wire.Map)) (string, error) { return "", nil }
-func (lone) EachPillar(context.Context, func(string, wire.Map)) (string, error) { return "", nil }
-func (l lone) Nodegroup(name string) (any, bool)                                { return l.groups.Get(name) }
+func (lone) AcceptedIDs() []string               { return []string{"web1"} }
+func (lone) DataCache() bool                     { return true }
+func (l lone) Nodegroup(name string) (any, bool) { return l.groups.Get(name) }
+
+func (lone) Ask(context.Context, target.Question, func(string, target.Hits)) (string, error) {
+	return "", nil
+}
 
 // renderer is the one that all trees share.
 var renderer = sync.OnceValue(func() *render.Renderer {

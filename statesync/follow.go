@@ -33,10 +33,7 @@ func (s *Store) Run(ctx context.Context) error {
 		}
 		wait := time.NewTimer(pause)
 		select {
-		case <-s.kick: // something changed: what failed may succeed now
-			for _, t := range s.trees {
-				t.retryAt = time.Time{}
-			}
+		case <-s.kick:
 		case <-wait.C:
 		case <-ctx.Done():
 			wait.Stop()

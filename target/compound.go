@@ -81,18 +81,40 @@ func (p *parser) fail() expr {
 	return nil
 }
 
-type binary struct {
-	op   func(a, b set) set
-	a, b expr
+// either, both and except join two parts.
+type (
+	either struct{ a, b expr }
+	both   struct{ a, b expr }
+	except struct{ a, b expr } // a, and not b
+)
+
+func (x either) eval(m *matching) set { return or(x.a.eval(m), x.b.eval(m)) }
+func (x both) eval(m *matching) set   { return and(x.a.eval(m), x.b.eval(m)) }
+func (x except) eval(m *matching) set { return without(x.a.eval(m), x.b.eval(m)) }
+
+func (x either) bounds(m *matching) (sure, possible set) {
+	aSure, aPossible := x.a.bounds(m)
+	bSure, bPossible := x.b.bounds(m)
+	return or(aSure, bSure), or(aPossible, bPossible)
 }
 
-func (b binary) eval() set { return b.op(b.a.eval(), b.b.eval()) }
+func (x both) bounds(m *matching) (sure, possible set) {
+	aSure, aPossible := x.a.bounds(m)
+	bSure, bPossible := x.b.bounds(m)
+	return and(aSure, bSure), and(aPossible, bPossible)
+}
+
+func (x except) bounds(m *matching) (sure, possible set) {
+	aSure, aPossible := x.a.bounds(m)
+	bSure, bPossible := x.b.bounds(m)
+	return without(aSure, bPossible), without(aPossible, bSure)
+}
 
 func (p *parser) or(depth int) expr {
 	left := p.and(depth)
 	for !p.failed && p.peek() == "or" {
 		p.at++
-		left = binary{or, left, p.and(depth)}
+		left = either{left, p.and(depth)}
 	}
 	if p.failed {
 		return nil
@@ -106,7 +128,7 @@ func (p *parser) and(depth int) expr {
 		if p.peek() == "and" {
 			p.at++
 		}
-		left = binary{and, left, p.not(depth)}
+		left = both{left, p.not(depth)}
 	}
 	if p.failed {
 		return nil
@@ -123,7 +145,7 @@ func (p *parser) not(depth int) expr {
 	if p.failed {
 		return nil
 	}
-	return binary{without, fixed(p.m.accepted()), inner}
+	return except{fixed(p.m.accepted()), inner}
 }
 
 func (p *parser) atom(depth int, negated bool) expr {
@@ -180,9 +202,11 @@ func (p *parser) term(w string, negated bool) expr {
 		if !negated {
 			p.m.missing = append(p.m.missing, r.Missing...)
 		}
-		out := make(set, len(r.Minions))
+		var out set
 		for _, id := range r.Minions {
-			out[id] = true
+			if n, ok := p.m.number(id); ok {
+				out = out.add(n)
+			}
 		}
 		return fixed(out)
 	case "R": // a range server is not asked: everybody may be meant

@@ -40,6 +40,15 @@ func deepMatcher(text, delimiter string, kind leafKind) func(wire.Map) bool {
 	}
 }
 
+// firstPart is the key where a path begins; ok is false for a path of one part only, which matches nothing, or of too many.
+func firstPart(text, delimiter string) (key string, ok bool) {
+	if delimiter == "" || strings.Count(text, delimiter) >= maxParts {
+		return "", false
+	}
+	key, _, ok = strings.Cut(text, delimiter)
+	return key, ok
+}
+
 // leaf compares one value with the pattern.
 func (d *deep) leaf(v any, want string) bool {
 	d.steps++

@@ -10,96 +10,64 @@ import (
 	"clustermaster/wire"
 )
 
-// set is a set of minion ids.
-type set map[string]bool
-
-func (s set) ids() []string {
-	out := make([]string, 0, len(s))
-	for id := range s {
-		out = append(out, id)
-	}
-	slices.Sort(out)
-	return out
-}
-
-func and(a, b set) set {
-	out := make(set)
-	for id := range a {
-		if b[id] {
-			out[id] = true
-		}
-	}
-	return out
-}
-
-func or(a, b set) set {
-	out := make(set, len(a)+len(b))
-	for id := range a {
-		out[id] = true
-	}
-	for id := range b {
-		out[id] = true
-	}
-	return out
-}
-
-func without(a, b set) set {
-	out := make(set)
-	for id := range a {
-		if !b[id] {
-			out[id] = true
-		}
-	}
-	return out
-}
-
-// matching is one call of Match: expressions register what they ask of grains and pillar, and one pass over each
+// matching is one call of Match: expressions register what they ask of grains and pillar, and one question to the Source
 // answers all of them.
 type matching struct {
-	src     Source
-	greedy  bool
-	all     set
-	grains  []*dataTerm
-	pillar  []*dataTerm
-	missing []string
-	// incomplete is what a Source said of grains, or else of pillar.
+	src        Source
+	greedy     bool
+	ids        []string       // with an accepted key, sorted: number to id
+	others     []string       // ids without one that have data, if not greedy: the numbers behind those of ids
+	numbers    map[string]int // of others
+	terms      []*dataTerm
+	byTerm     map[Term]*dataTerm
+	missing    []string
 	incomplete string
 }
 
-// expr is a part of a target. eval is called after resolve, once.
-type expr interface{ eval() set }
+func newMatching(src Source, greedy bool) *matching {
+	return &matching{src: src, greedy: greedy, ids: src.AcceptedIDs(), numbers: map[string]int{}, byTerm: map[Term]*dataTerm{}}
+}
+
+// expr is a part of a target.
+type expr interface {
+	// bounds says before the question is put who matches in any case, and who may: of the minions with an accepted key.
+	bounds(m *matching) (sure, possible set)
+	// eval says who matches; it is called when the question is answered.
+	eval(m *matching) set
+}
 
 // fixed is a part whose answer needs no cached data.
 type fixed set
 
-func (f fixed) eval() set { return set(f) }
+func (f fixed) bounds(*matching) (sure, possible set) { return set(f), set(f) }
+func (f fixed) eval(*matching) set                    { return set(f) }
 
 // dataTerm is a part that asks about grains or pillar.
 type dataTerm struct {
-	test   func(wire.Map) bool
-	absent set // ids that match if they have no data: the accepted ones of ipcidr
-	hits   set
+	hits    set
+	inverse bool // those that were not hit, of the accepted ones
 }
 
-func (d *dataTerm) eval() set { return or(d.hits, d.absent) }
+func (d *dataTerm) bounds(m *matching) (sure, possible set) { return nil, m.accepted() }
 
-// accepted is the set of ids with an accepted key.
-func (m *matching) accepted() set {
-	if m.all == nil {
-		ids := m.src.AcceptedIDs()
-		m.all = make(set, len(ids))
-		for _, id := range ids {
-			m.all[id] = true
-		}
+func (d *dataTerm) eval(m *matching) set {
+	if d.inverse {
+		return without(m.accepted(), d.hits)
 	}
-	return m.all
+	return d.hits
 }
+
+// accepted is the set of minions with an accepted key.
+func (m *matching) accepted() set { return firsts(len(m.ids)) }
+
+// number finds the number of a minion with an accepted key.
+func (m *matching) number(id string) (int, bool) { return slices.BinarySearch(m.ids, id) }
 
 func (m *matching) where(test func(id string) bool) expr {
-	out := make(set)
-	for _, id := range m.src.AcceptedIDs() {
+	out := make(set, (len(m.ids)+63)/64)
+	for i, id := range m.ids {
 		if test(id) {
-			out[id] = true
+			out = out.add(i)
 		}
 	}
 	return fixed(out)
@@ -117,15 +85,13 @@ func (m *matching) term(tgtType, text, delimiter string) expr {
 		}
 		return m.where(test)
 	case "ipcidr":
-		test, ok := inNetwork(text)
-		if !ok {
+		if _, _, ok := inNetwork(text); !ok {
 			return nil
 		}
-		return m.data(&m.grains, test, true)
-	case "grain", "grain_pcre":
-		return m.data(&m.grains, deepMatcher(text, delimiter, kindOf(tgtType)), false)
-	case "pillar", "pillar_pcre", "pillar_exact":
-		return m.data(&m.pillar, deepMatcher(text, delimiter, kindOf(tgtType)), false)
+		// Greedy: who has no data may be meant, so the question is who is not.
+		return m.data(Term{Kind: tgtType, Text: text, Unless: m.greedy})
+	case "grain", "grain_pcre", "pillar", "pillar_pcre", "pillar_exact":
+		return m.data(Term{Kind: tgtType, Text: text, Delimiter: delimiter})
 	}
 	return nil
 }
@@ -141,52 +107,81 @@ func kindOf(tgtType string) leafKind {
 }
 
 // data registers a term. Without a data cache a master cannot know, so it waits for everybody that it may ask.
-func (m *matching) data(terms *[]*dataTerm, test func(wire.Map) bool, keepAbsent bool) expr {
+func (m *matching) data(t Term) expr {
 	if !m.src.DataCache() {
 		if m.greedy {
 			return fixed(m.accepted())
 		}
 		return fixed{}
 	}
-	d := &dataTerm{test: test, hits: make(set)}
-	if keepAbsent && m.greedy {
-		d.absent = without(m.accepted(), nil)
+	d := m.byTerm[t]
+	if d == nil {
+		d = &dataTerm{inverse: t.Unless}
+		m.byTerm[t] = d
+		m.terms = append(m.terms, d)
 	}
-	*terms = append(*terms, d)
 	return d
 }
 
-// resolve answers the registered terms.
-func (m *matching) resolve(ctx context.Context) error {
-	each := func(terms []*dataTerm) func(string, wire.Map) {
-		return func(id string, data wire.Map) {
-			if m.greedy && !m.accepted()[id] {
+// fewIDs is up to how many minions are asked about by name rather than all.
+const fewIDs = 256
+
+// resolve puts the question that the terms of e make.
+func (m *matching) resolve(ctx context.Context, e expr) error {
+	if len(m.terms) == 0 {
+		return nil
+	}
+	q := Question{Terms: make([]Term, len(m.terms))}
+	for t, d := range m.byTerm {
+		q.Terms[slices.Index(m.terms, d)] = t
+	}
+	if m.greedy {
+		sure, possible := e.bounds(m)
+		open := without(possible, sure)
+		n := open.len()
+		if n == 0 {
+			return nil
+		}
+		if n <= fewIDs && n < len(m.ids) {
+			open.each(func(i int) { q.IDs = append(q.IDs, m.ids[i]) })
+		}
+	}
+	incomplete, err := m.src.Ask(ctx, q, func(id string, hits Hits) {
+		n, ok := m.number(id)
+		if !ok {
+			if m.greedy {
 				return
 			}
-			for _, t := range terms {
-				delete(t.absent, id)
-				if t.test(data) {
-					t.hits[id] = true
-				}
+			if n, ok = m.numbers[id]; !ok {
+				n = len(m.ids) + len(m.others)
+				m.others = append(m.others, id)
+				m.numbers[id] = n
 			}
 		}
+		for i, d := range m.terms {
+			if hits.Has(i) {
+				d.hits = d.hits.add(n)
+			}
+		}
+	})
+	m.incomplete = incomplete
+	return err
+}
+
+// names returns the ids of a set, sorted.
+func (m *matching) names(s set) []string {
+	out := make([]string, 0, s.len())
+	s.each(func(i int) {
+		if i < len(m.ids) {
+			out = append(out, m.ids[i])
+		} else {
+			out = append(out, m.others[i-len(m.ids)])
+		}
+	})
+	if len(m.others) > 0 {
+		slices.Sort(out)
 	}
-	for _, part := range []struct {
-		terms []*dataTerm
-		read  func(context.Context, func(string, wire.Map)) (string, error)
-	}{{m.grains, m.src.EachGrains}, {m.pillar, m.src.EachPillar}} {
-		if len(part.terms) == 0 {
-			continue
-		}
-		incomplete, err := part.read(ctx, each(part.terms))
-		if err != nil {
-			return err
-		}
-		if m.incomplete == "" {
-			m.incomplete = incomplete
-		}
-	}
-	return nil
+	return out
 }
 
 // glob is the test of a shell pattern.
@@ -194,21 +189,22 @@ func glob(pattern string) func(string) bool {
 	return func(s string) bool { return fnmatch.Match(pattern, s) }
 }
 
-// inNetwork is the test of an ipcidr target: an address, or a network without host bits.
-func inNetwork(text string) (func(wire.Map) bool, bool) {
+// inNetwork is the test of an ipcidr target, an address or a network without host bits, and the grain that it reads.
+func inNetwork(text string) (test func(wire.Map) bool, grain string, ok bool) {
 	addr, err := netip.ParseAddr(text)
 	net, netErr := netip.ParsePrefix(text)
 	switch {
 	case err == nil:
+		net = netip.PrefixFrom(addr, addr.BitLen())
 	case netErr == nil && net == net.Masked():
 	default:
-		return nil, false
+		return nil, "", false
+	}
+	grain = "ipv4"
+	if net.Addr().Is6() {
+		grain = "ipv6"
 	}
 	return func(grains wire.Map) bool {
-		grain := "ipv4"
-		if (err == nil && addr.Is6()) || (err != nil && net.Addr().Is6()) {
-			grain = "ipv6"
-		}
 		v, _ := grains.Get(grain)
 		list, _ := asList(v)
 		for _, s := range list {
@@ -218,5 +214,5 @@ func inNetwork(text string) (func(wire.Map) bool, bool) {
 			}
 		}
 		return false
-	}, true
+	}, grain, true
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"clustermaster/wire"
 )
 
 // DefaultDelimiter separates the keys of a path in grain and pillar targets.
@@ -16,11 +14,10 @@ const DefaultDelimiter = ":"
 type Source interface {
 	// AcceptedIDs are the ids with an accepted key, sorted. The slice is not written to.
 	AcceptedIDs() []string
-	// EachGrains calls fn for every id with cached grains, one call at a time. incomplete says what could not be read
-	// ("incomplete: 3 of 256 partitions"), or is "".
-	EachGrains(ctx context.Context, fn func(id string, grains wire.Map)) (incomplete string, err error)
-	// EachPillar does the same with cached pillars.
-	EachPillar(ctx context.Context, fn func(id string, pillar wire.Map)) (incomplete string, err error)
+	// Ask calls fn, one call at a time, with minions that have cached data and the terms of q that hold for them, more than
+	// once for one if they are of grains and of pillar; minions for which none holds may be left out, and so may all but
+	// q.IDs. incomplete says what could not be read ("incomplete: 3 of 256 partitions"), or is "".
+	Ask(ctx context.Context, q Question, fn func(id string, hits Hits)) (incomplete string, err error)
 	// Nodegroup is the definition of a nodegroup: text, or a list ([]any or []string).
 	Nodegroup(name string) (definition any, ok bool)
 	// DataCache is the option minion_data_cache.
@@ -47,7 +44,7 @@ func Match(ctx context.Context, tgtType string, tgt any, delimiter string, src S
 	if size(tgt) > maxExpression {
 		return Result{}, nil
 	}
-	m := &matching{src: src, greedy: greedy}
+	m := newMatching(src, greedy)
 	text, isText := tgt.(string)
 	if tgt == nil {
 		isText = true
@@ -80,27 +77,50 @@ func Match(ctx context.Context, tgtType string, tgt any, delimiter string, src S
 	if e == nil {
 		return Result{}, nil
 	}
-	if err := m.resolve(ctx); err != nil {
+	if err := m.resolve(ctx, e); err != nil {
 		return Result{}, fmt.Errorf("match %s target: %w", tgtType, err)
 	}
-	ids := e.eval().ids()
-	return Result{Minions: ids, Missing: m.missing, Incomplete: m.incomplete}, nil
+	return Result{Minions: m.names(e.eval(m)), Missing: m.missing, Incomplete: m.incomplete}, nil
+}
+
+// Means reports whether a target, not greedy, means the minion id. Only that minion's data is asked about.
+func Means(ctx context.Context, tgtType string, tgt any, src Source, id string) (bool, error) {
+	found, err := Match(ctx, tgtType, tgt, "", only{src, id}, false)
+	return slices.Contains(found.Minions, id), err
+}
+
+// only is a world with one minion of another one.
+type only struct {
+	Source
+	id string
+}
+
+func (o only) AcceptedIDs() []string {
+	if _, ok := slices.BinarySearch(o.Source.AcceptedIDs(), o.id); !ok {
+		return nil
+	}
+	return []string{o.id}
+}
+
+func (o only) Ask(ctx context.Context, q Question, fn func(id string, hits Hits)) (string, error) {
+	q.IDs = []string{o.id}
+	return o.Source.Ask(ctx, q, fn)
 }
 
 // list keeps the order and drops what was said twice.
 func (m *matching) list(ids []string) Result {
 	var r Result
-	accepted := m.accepted()
 	seen := make(map[string]bool, len(ids))
 	for _, id := range ids {
-		switch {
-		case seen[id]:
-		case accepted[id]:
-			r.Minions = append(r.Minions, id)
-		default:
-			r.Missing = append(r.Missing, id)
+		if seen[id] {
+			continue
 		}
 		seen[id] = true
+		if _, ok := m.number(id); ok {
+			r.Minions = append(r.Minions, id)
+		} else {
+			r.Missing = append(r.Missing, id)
+		}
 	}
 	return r
 }

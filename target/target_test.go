@@ -36,18 +36,21 @@ func (g *golden) Nodegroup(name string) (any, bool) {
 	return v, ok
 }
 
-func (g *golden) EachGrains(_ context.Context, fn func(string, wire.Map)) (string, error) {
+func (g *golden) Ask(_ context.Context, q Question, fn func(string, Hits)) (string, error) {
+	j := q.Judge()
+	incomplete := ""
+	for _, look := range j.Looks() {
+		if !look.Pillar {
+			incomplete = g.incomplete
+		}
+	}
 	for id, m := range g.Grains {
-		fn(id, toWire(m).(wire.Map))
+		fn(id, j.Minion(false, toWire(m).(wire.Map)))
 	}
-	return g.incomplete, nil
-}
-
-func (g *golden) EachPillar(_ context.Context, fn func(string, wire.Map)) (string, error) {
 	for id, m := range g.Pillar {
-		fn(id, toWire(m).(wire.Map))
+		fn(id, j.Minion(true, toWire(m).(wire.Map)))
 	}
-	return "", nil
+	return incomplete, nil
 }
 
 func toWire(v any) any {

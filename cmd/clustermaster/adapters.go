@@ -16,6 +16,7 @@ import (
 	"clustermaster/internal/yaml11"
 	"clustermaster/keystore"
 	"clustermaster/master"
+	"clustermaster/target"
 	"clustermaster/transport/minion"
 	"clustermaster/wire"
 )
@@ -85,13 +86,8 @@ type targets struct{ r *rooms }
 func (t targets) AcceptedIDs() []string { return t.r.keys.AcceptedIDs() }
 func (t targets) DataCache() bool       { return t.r.opts.MinionDataCache }
 
-func (t targets) EachGrains(ctx context.Context, fn func(id string, grains wire.Map)) (string, error) {
-	cover, err := t.r.data.EachGrains(ctx, fn)
-	return cover.String(), err
-}
-
-func (t targets) EachPillar(ctx context.Context, fn func(id string, pillar wire.Map)) (string, error) {
-	cover, err := t.r.data.EachPillar(ctx, fn)
+func (t targets) Ask(ctx context.Context, q target.Question, fn func(id string, hits target.Hits)) (string, error) {
+	cover, err := t.r.data.Ask(ctx, q, fn)
 	return cover.String(), err
 }
 

@@ -185,6 +185,7 @@ func (r *rooms) openStores() error {
 	r.store, err = ringstore.Open(filepath.Join(o.DataDir(), "ring"), ringPeers{r}, ringstore.Options{
 		TransferRate: int64(o.ClusterTransferRate), MaxRecord: o.MaxFrameSize + 1<<20,
 		BucketWidth: keep / 24, TombstoneFor: time.Duration(o.RingTombstoneSeconds) * time.Second,
+		Compilers: map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}},
 	}, r.log, r.reg)
 	if err != nil {
 		return err
