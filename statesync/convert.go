@@ -9,7 +9,7 @@ import (
 func (r *Report) toWire() *syncpb.Report {
 	p := &syncpb.Report{
 		Tree: uint32(r.Tree), Node: r.Node, Seq: r.Seq, Added: int64(r.Added), Changed: int64(r.Changed), Deleted: int64(r.Deleted),
-		Bytes: r.Bytes, Seconds: r.Seconds, Kept: int64(r.Kept), KeptIn: bytesOf(r.KeptIn), Drifted: int64(r.Drifted),
+		Bytes: r.Bytes, Kept: int64(r.Kept), KeptIn: bytesOf(r.KeptIn), Drifted: int64(r.Drifted),
 		Changes: bytesOf(r.Changes), Skipped: bytesOf(r.Skipped), Error: r.Error,
 	}
 	for _, d := range r.Drift {
@@ -25,7 +25,7 @@ func (r *Report) toWire() *syncpb.Report {
 func reportFrom(p *syncpb.Report, node string) Report {
 	r := Report{
 		Tree: Tree(min(p.GetTree(), 255)), Node: node, Seq: p.GetSeq(), Added: int(p.GetAdded()), Changed: int(p.GetChanged()), Deleted: int(p.GetDeleted()),
-		Bytes: p.GetBytes(), Seconds: p.GetSeconds(), Kept: int(p.GetKept()), KeptIn: textsOf(p.GetKeptIn()), Drifted: int(p.GetDrifted()),
+		Bytes: p.GetBytes(), Kept: int(p.GetKept()), KeptIn: textsOf(p.GetKeptIn()), Drifted: int(p.GetDrifted()),
 		Changes: textsOf(p.GetChanges()), Skipped: textsOf(p.GetSkipped()), Error: p.GetError(),
 	}
 	for _, d := range p.GetDrift()[:min(len(p.GetDrift()), maxListed)] {

@@ -177,7 +177,6 @@ func (s *Store) installIf(ctx context.Context, t *treeState, head Head, m *Manif
 func (s *Store) apply(ctx context.Context, t *treeState, g goal, began time.Time) (*Report, error) {
 	report, err := s.install(ctx, t, g)
 	report.Bytes = t.takeMoved(g.sum)
-	report.Seconds = time.Since(began).Seconds()
 	s.met.installed(report, err)
 	if err != nil {
 		return nil, err

@@ -81,10 +81,8 @@ type goal struct {
 // install makes this master's roots like the goal. The caller holds t.mu. An error before the journal is written leaves
 // the roots as they were.
 func (s *Store) install(ctx context.Context, t *treeState, g goal) (*Report, error) {
-	began := time.Now()
 	head := g.head
 	report := &Report{Tree: t.tree, Node: s.peers.Self(), Seq: t.rec.head.Seq}
-	defer func() { report.Seconds = time.Since(began).Seconds() }()
 	if err := s.replay(t); err != nil {
 		return report, err
 	}

@@ -24,7 +24,7 @@ type Report struct {
 	Changed int
 	Deleted int
 	Bytes   int64   // fetched from other masters for it
-	Seconds float64 // that it took
+	Seconds float64 // Sync: from its beginning until this master had said its last word
 	Kept    int     // items that were replaced or removed and kept aside
 
 	KeptIn  []string // folders that they are in, below the roots

@@ -55,7 +55,7 @@ func (s *Store) Sync(ctx context.Context, req Request, watch Watch) ([]Result, e
 	}
 	var out []Result
 	for _, tree := range req.Trees {
-		o := &outing{Store: s, t: s.trees[tree], req: req, watch: watch}
+		o := &outing{Store: s, t: s.trees[tree], req: req, watch: watch, began: time.Now()}
 		r, err := o.run(ctx)
 		if err != nil {
 			return out, fmt.Errorf("sync %s: %w", tree, err)
@@ -71,6 +71,7 @@ type outing struct {
 	t     *treeState
 	req   Request
 	watch Watch
+	began time.Time
 
 	head Head // the one that holds
 	m    *Manifest
@@ -79,7 +80,6 @@ type outing struct {
 }
 
 func (o *outing) run(ctx context.Context) (Result, error) {
-	began := time.Now()
 	own := Report{Tree: o.t.tree, Node: o.peers.Self()}
 	if err := o.take(ctx, &own); err != nil {
 		return Result{}, err
@@ -101,7 +101,7 @@ func (o *outing) run(ctx context.Context) (Result, error) {
 		}
 		r.Seq, r.Published = o.head.Seq, true
 	}
-	own.Seq, own.Seconds = r.Seq, time.Since(began).Seconds()
+	own.Seq, own.Seconds = r.Seq, time.Since(o.began).Seconds()
 	r.Reports = append([]Report{own}, others...)
 	return r, nil
 }
@@ -175,6 +175,7 @@ func (o *outing) askOne(node string, ask func(p *remote) (Report, error)) Report
 		if err != nil {
 			report = Report{Error: err.Error()}
 		}
+		report.Seconds = time.Since(o.began).Seconds()
 	}
 	report.Tree, report.Node = o.t.tree, node
 	return report

@@ -270,6 +270,39 @@ func TestNoMajorityNoHead(t *testing.T) {
 	}
 }
 
+// The seconds of a peer are those that its operator waits for it: also what comes before the install, and where a peer had
+// the contents before the head was published.
+func TestSecondsCountFromTheBeginning(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 3).settled()
+	a := c.boxes[0]
+	tree{"f": "644 a"}.write(t, a.file)
+	var agreed time.Time
+	a.Store.opts.fault = func(step string) error {
+		if step == "publish" {
+			eventually(t, "all hold the contents", func() error {
+				for _, b := range c.boxes {
+					if !b.blobs.has(sumOf([]byte("a")), 1) {
+						return errors.New(b.node + " doesn't")
+					}
+				}
+				return nil
+			})
+			<-time.After(300 * time.Millisecond) // far longer than an install takes
+			agreed = time.Now()
+		}
+		return nil
+	}
+	began := time.Now()
+	r := a.sync(Request{})
+	least, most := agreed.Sub(began).Seconds(), time.Since(began).Seconds()
+	for _, rep := range r.Reports {
+		if rep.Seconds < least || rep.Seconds > most {
+			t.Errorf("%s: %v s, the head was agreed on after %v s and all done after %v s", rep.Node, rep.Seconds, least, most)
+		}
+	}
+}
+
 func TestTwoPublishersAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t, 3).settled()

@@ -597,7 +597,6 @@ type Report struct {
 	Changed       int64                  `protobuf:"varint,5,opt,name=changed,proto3" json:"changed,omitempty"`
 	Deleted       int64                  `protobuf:"varint,6,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	Bytes         int64                  `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	Seconds       float64                `protobuf:"fixed64,8,opt,name=seconds,proto3" json:"seconds,omitempty"`
 	Kept          int64                  `protobuf:"varint,9,opt,name=kept,proto3" json:"kept,omitempty"`
 	KeptIn        [][]byte               `protobuf:"bytes,10,rep,name=kept_in,json=keptIn,proto3" json:"kept_in,omitempty"`
 	Drift         []*Drift               `protobuf:"bytes,11,rep,name=drift,proto3" json:"drift,omitempty"`
@@ -685,13 +684,6 @@ func (x *Report) GetDeleted() int64 {
 func (x *Report) GetBytes() int64 {
 	if x != nil {
 		return x.Bytes
-	}
-	return 0
-}
-
-func (x *Report) GetSeconds() float64 {
-	if x != nil {
-		return x.Seconds
 	}
 	return 0
 }
@@ -937,7 +929,7 @@ const file_syncpb_sync_proto_rawDesc = "" +
 	"\x04what\x18\x04 \x01(\tR\x04what\"-\n" +
 	"\x05Scope\x12\x10\n" +
 	"\x03env\x18\x01 \x01(\tR\x03env\x12\x12\n" +
-	"\x04root\x18\x02 \x01(\rR\x04root\"\xc3\x03\n" +
+	"\x04root\x18\x02 \x01(\rR\x04root\"\xaf\x03\n" +
 	"\x06Report\x12\x12\n" +
 	"\x04tree\x18\x01 \x01(\rR\x04tree\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x10\n" +
@@ -945,8 +937,7 @@ const file_syncpb_sync_proto_rawDesc = "" +
 	"\x05added\x18\x04 \x01(\x03R\x05added\x12\x18\n" +
 	"\achanged\x18\x05 \x01(\x03R\achanged\x12\x18\n" +
 	"\adeleted\x18\x06 \x01(\x03R\adeleted\x12\x14\n" +
-	"\x05bytes\x18\a \x01(\x03R\x05bytes\x12\x18\n" +
-	"\aseconds\x18\b \x01(\x01R\aseconds\x12\x12\n" +
+	"\x05bytes\x18\a \x01(\x03R\x05bytes\x12\x12\n" +
 	"\x04kept\x18\t \x01(\x03R\x04kept\x12\x17\n" +
 	"\akept_in\x18\n" +
 	" \x03(\fR\x06keptIn\x127\n" +
@@ -955,7 +946,7 @@ const file_syncpb_sync_proto_rawDesc = "" +
 	"\achanges\x18\r \x03(\fR\achanges\x12;\n" +
 	"\amissing\x18\x0e \x03(\v2!.clustermaster.statesync.v1.ScopeR\amissing\x12\x18\n" +
 	"\askipped\x18\x0f \x03(\fR\askipped\x12\x14\n" +
-	"\x05error\x18\x10 \x01(\tR\x05error\"%\n" +
+	"\x05error\x18\x10 \x01(\tR\x05errorJ\x04\b\b\x10\t\"%\n" +
 	"\rStatusRequest\x12\x14\n" +
 	"\x05drift\x18\x01 \x01(\bR\x05drift\"`\n" +
 	"\n" +
