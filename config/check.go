@@ -165,9 +165,7 @@ func (l *loader) checkMissing() {
 			}
 		}
 	}
-	if o.PresenceEvents {
-		l.warn("presence_events", "is not used: no presence events are fired")
-	}
+	l.warnUnused()
 	if o.OpenMode {
 		l.warn("open_mode", "every minion that asks is let in, with any key; turn it off as soon as you can")
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -287,4 +288,47 @@ func FuzzLoad(f *testing.F) {
 		o.paths(host{name: "box", user: "root"})
 		l.check()
 	})
+}
+
+// TestDifferencesPage: docs/differences.md lists what is refused and what is warned of as this package does.
+func TestDifferencesPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/differences.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Configuration\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	read := func(names ...string) (all string) {
+		for _, name := range names {
+			b, err := os.ReadFile(filepath.Join("testdata", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all += string(b)
+		}
+		return all
+	}
+	for title, said := range map[string]string{
+		"What would be silently missing is refused": read("class_r.bad.txt"), "What only does nothing is a warning": read("all.good.txt", "warned.good.txt"),
+	} {
+		_, entry, found := strings.Cut(section, "**"+title+"**")
+		entry, _, _ = strings.Cut(entry, "\n- ")
+		names := regexp.MustCompile("`([a-z_.]+)`").FindAllStringSubmatch(entry, -1)
+		if !found || len(names) < 5 {
+			t.Fatalf("%q names %q", title, names)
+		}
+		for _, name := range names {
+			if name[1] != "ext_nodes" && !strings.Contains(said, ": "+name[1]+": ") {
+				t.Errorf("%s: %s is not said at the start", title, name[1])
+			}
+		}
+		if title == "What only does nothing is a warning" {
+			for _, u := range unused {
+				if !strings.Contains(entry, "`"+u.option+"`") {
+					t.Errorf("%s lacks %s", title, u.option)
+				}
+			}
+		}
+	}
 }

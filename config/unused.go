@@ -1,0 +1,27 @@
+package config
+
+import "reflect"
+
+// unused are options of Salt's that this master takes and does nothing with, though an operator who sets one counts on it.
+var unused = []struct{ option, text string }{
+	{"job_cache_store_endtime", "is not used: jobs are kept without the time of their end"},
+	{"key_logfile", "is not used: salt-key writes no log"},
+	{"log_datefmt", "is not used: lines have Salt's default form"},
+	{"log_datefmt_logfile", "is not used: lines have Salt's default form"}, {"log_fmt_console", "is not used: lines have Salt's default form"},
+	{"log_fmt_logfile", "is not used: lines have Salt's default form"}, {"log_granular_levels", "is not used: log_level and log_level_logfile are those of all rooms"},
+	{"log_rotate_max_bytes", "is not used: have logrotate move the file, with copytruncate"},
+	{"ping_on_rotate", "is not used: a job that minions miss because keys were rotated is sent to them again"},
+	{"presence_events", "is not used: no presence events are fired"},
+	{"unique_jid", "is not used: job ids are unique in the cluster as they are"},
+}
+
+// warnUnused names the options of unused that were switched on.
+func (l *loader) warnUnused() {
+	for _, u := range unused {
+		v := l.o.Extra[u.option]
+		if v == false || isEmpty(v) || reflect.DeepEqual(v, table()[u.option].fallback) {
+			continue
+		}
+		l.warn(u.option, "%s", u.text)
+	}
+}
