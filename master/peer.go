@@ -34,15 +34,11 @@ type peerPublish struct {
 
 // minionPub publishes for a minion and answers at once.
 func (m *Master) minionPub(ctx context.Context, c *call) (any, error) {
-	p, ok, err := m.peerRequest(ctx, c)
-	if err != nil || !ok {
+	_, done, err := m.publishForPeer(ctx, c)
+	switch {
+	case err != nil || done == nil:
 		return wire.Map{}, err
-	}
-	done, err := m.publishForPeer(ctx, c.ID, p)
-	if err != nil {
-		return nil, err
-	}
-	if done.Error != "" {
+	case done.Error != "":
 		return wire.Map{{Key: "jid", Value: int64(0)}, {Key: "minions", Value: []any{}}}, nil
 	}
 	return wire.Map{{Key: "jid", Value: done.JID}, {Key: "minions", Value: textual(done.Minions)}}, nil
@@ -50,16 +46,9 @@ func (m *Master) minionPub(ctx context.Context, c *call) (any, error) {
 
 // minionPublish publishes for a minion and waits for the returns. Salt 3008 fails on any of them.
 func (m *Master) minionPublish(ctx context.Context, c *call) (any, error) {
-	p, ok, err := m.peerRequest(ctx, c)
-	if err != nil || !ok {
+	p, done, err := m.publishForPeer(ctx, c)
+	if err != nil || done == nil || done.Error != "" {
 		return wire.Map{}, err
-	}
-	done, err := m.publishForPeer(ctx, c.ID, p)
-	if err != nil {
-		return nil, err
-	}
-	if done.Error != "" {
-		return wire.Map{}, nil
 	}
 	wait := p.timeout
 	if wait <= 0 {
@@ -261,13 +250,19 @@ func within(ids, others []string) bool {
 	return !slices.ContainsFunc(ids, func(id string) bool { _, is := set[id]; return !is })
 }
 
-// publishForPeer notes who ordered the job before it is sent, so that pub_ret on another master knows.
-func (m *Master) publishForPeer(ctx context.Context, id string, p peerPublish) (Published, error) {
-	p.JID = m.jids.next(m.now())
-	if err := m.deps.Jobs.SavePeer(ctx, p.JID, id); err != nil {
-		return Published{}, fmt.Errorf("%w: save who ordered job %s: %w", errUnacknowledged, p.JID, err)
+// publishForPeer publishes what a minion orders, and notes who ordered it before it is sent, so that pub_ret on another master knows.
+// nil: nothing was published, see peerRequest.
+func (m *Master) publishForPeer(ctx context.Context, c *call) (peerPublish, *Published, error) {
+	p, ok, err := m.peerRequest(ctx, c)
+	if err != nil || !ok {
+		return p, nil, err
 	}
-	return m.Publish(ctx, p.PublishRequest)
+	p.JID = m.jids.next(m.now())
+	if err := m.deps.Jobs.SavePeer(ctx, p.JID, c.ID); err != nil {
+		return p, nil, fmt.Errorf("%w: save who ordered job %s: %w", errUnacknowledged, p.JID, err)
+	}
+	done, err := m.Publish(ctx, p.PublishRequest)
+	return p, &done, err
 }
 
 func peerArgs(raw wire.Raw, c *call) (list []any, noParse []string, err error) {

@@ -200,6 +200,31 @@ func (v *service) meet(ctx context.Context, node string) {
 
 // Hold implements syncpb.SyncServer.
 func (v *service) Hold(r *syncpb.HoldRequest, stream grpc.ServerStreamingServer[syncpb.Step]) error {
+	return v.offered(r, stream, func(ctx context.Context, t *treeState, sum Sum, from []string, p *progress) (*syncpb.Step, error) {
+		_, err := v.s.hold(ctx, t, sum, r.GetSize(), from, p)
+		return &syncpb.Step{}, err
+	})
+}
+
+// Plan implements syncpb.SyncServer.
+func (v *service) Plan(r *syncpb.HoldRequest, stream grpc.ServerStreamingServer[syncpb.Step]) error {
+	return v.offered(r, stream, func(ctx context.Context, t *treeState, sum Sum, from []string, _ *progress) (*syncpb.Step, error) {
+		m, err := v.s.fetchManifest(ctx, t, sum, r.GetSize(), from)
+		if err != nil {
+			return nil, err
+		}
+		report, err := v.s.rehearse(ctx, t, m, r.GetForce())
+		if err != nil {
+			return nil, err
+		}
+		return &syncpb.Step{Report: report.toWire()}, nil
+	})
+}
+
+// offered runs a task with a manifest that another master offers, and the masters to fetch it from, that one first.
+func (v *service) offered(r *syncpb.HoldRequest, stream grpc.ServerStreamingServer[syncpb.Step],
+	task func(ctx context.Context, t *treeState, sum Sum, from []string, p *progress) (*syncpb.Step, error),
+) error {
 	t, err := v.tree(r.GetTree())
 	if err != nil {
 		return err
@@ -210,32 +235,7 @@ func (v *service) Hold(r *syncpb.HoldRequest, stream grpc.ServerStreamingServer[
 	}
 	return v.work(stream, func(ctx context.Context, p *progress) (*syncpb.Step, error) {
 		v.meet(ctx, r.GetFrom())
-		_, err := v.s.hold(ctx, t, sum, r.GetSize(), v.s.sources(r.GetFrom()), p)
-		return &syncpb.Step{}, err
-	})
-}
-
-// Plan implements syncpb.SyncServer.
-func (v *service) Plan(r *syncpb.HoldRequest, stream grpc.ServerStreamingServer[syncpb.Step]) error {
-	t, err := v.tree(r.GetTree())
-	if err != nil {
-		return err
-	}
-	sum, err := sumFrom(r.GetManifest())
-	if err != nil {
-		return err
-	}
-	return v.work(stream, func(ctx context.Context, _ *progress) (*syncpb.Step, error) {
-		v.meet(ctx, r.GetFrom())
-		m, err := v.s.fetchManifest(ctx, t, sum, r.GetSize(), v.s.sources(r.GetFrom()))
-		if err != nil {
-			return nil, err
-		}
-		report, err := v.s.rehearse(ctx, t, m, r.GetForce())
-		if err != nil {
-			return nil, err
-		}
-		return &syncpb.Step{Report: report.toWire()}, nil
+		return task(ctx, t, sum, v.s.sources(r.GetFrom()), p)
 	})
 }
 
