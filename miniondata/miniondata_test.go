@@ -54,7 +54,7 @@ func m(pairs ...any) wire.Map {
 	return out
 }
 
-func raw(t *testing.T, v any) wire.Raw {
+func raw(t testing.TB, v any) wire.Raw {
 	t.Helper()
 	b, err := wire.Pack(v)
 	if err != nil {
