@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"clustermaster/wire"
 )
@@ -22,23 +23,16 @@ func (s *Server) serveFile(load wire.Map) (any, error) {
 	if !ok || loc < 0 {
 		return nil, fmt.Errorf("serve %s: bad position %v", f.rel, rawLoc)
 	}
-	file, _, err := open(f.path)
+	data, err := s.piece(f, loc)
 	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	buf := make([]byte, min(int64(s.opts.BufferSize), max(0, f.info.Size()-loc)+1))
-	n, err := file.ReadAt(buf, loc)
-	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("serve %s: %w", f.rel, err)
 	}
-	data := buf[:n]
-	s.bytes.Add(float64(n))
+	s.bytes.Add(float64(len(data)))
 	level, err := gzipLevel(load)
 	if err != nil {
 		return nil, fmt.Errorf("serve %s: %w", f.rel, err)
 	}
-	if level == 0 || n == 0 {
+	if level == 0 || len(data) == 0 {
 		return wire.Map{{Key: "data", Value: data}, {Key: "dest", Value: f.rel}}, nil
 	}
 	var packed bytes.Buffer
@@ -53,6 +47,51 @@ func (s *Server) serveFile(load wire.Map) (any, error) {
 		return nil, fmt.Errorf("compress %s: %w", f.rel, err)
 	}
 	return wire.Map{{Key: "data", Value: packed.Bytes()}, {Key: "dest", Value: f.rel}, {Key: "gzip", Value: int64(level)}}, nil
+}
+
+// piece reads up to file_buffer_size bytes at loc. It is not written to: others may have the same.
+func (s *Server) piece(f found, loc int64) ([]byte, error) {
+	at, keep := marksOf(f.info)
+	keep = keep && at.size <= maxKeptFile
+	if keep {
+		if data, ok := s.contents.get(f.path, at); ok {
+			from := min(loc, int64(len(data)))
+			return data[from:min(from+int64(s.opts.BufferSize), int64(len(data)))], nil
+		}
+	}
+	file, _, err := open(f.path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if keep {
+		if err := s.keep(file, f.path, at); err != nil {
+			return nil, err
+		}
+	}
+	buf := make([]byte, min(int64(s.opts.BufferSize), max(0, f.info.Size()-loc)+1))
+	n, err := file.ReadAt(buf, loc)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return buf[:n], nil
+}
+
+// keep reads a small file for those who ask next, if it is the version that the marks are of, before and after.
+func (s *Server) keep(file *os.File, path string, at marks) error {
+	buf := make([]byte, at.size+1)
+	n, err := file.ReadAt(buf, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if after, ok := marksOf(info); ok && after == at && int64(n) == at.size {
+		s.contents.put(path, at, buf[:n:n])
+	}
+	return nil
 }
 
 // gzipLevel is the compression asked for, 0 for none.

@@ -70,6 +70,8 @@ type Server struct {
 	lookMu sync.Mutex        // guards seen
 	seen   map[string]string // path to time of the last look
 
+	contents contents
+
 	hashMu sync.Mutex // guards hashes
 	hashes map[string]hashed
 

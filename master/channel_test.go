@@ -272,7 +272,7 @@ func FuzzHandle(f *testing.F) {
 		if inside {
 			payload = pack(dict("enc", "aes", "load", must(wire.NewCrypticle(k.cluster.Secrets().AES[0].Key).Seal(payload, ""))))
 		}
-		reply, err := k.Handle(context.Background(), Request{Payload: payload})
+		reply, err := k.Handle(context.Background(), Request{Payload: bytes.Clone(payload)})
 		if err != nil || len(reply) == 0 {
 			t.Fatalf("no answer: %v", err)
 		}

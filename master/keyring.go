@@ -96,10 +96,10 @@ func (k *keyring) ring(id string) (*ring, bool) {
 }
 
 // openSession opens a request of version 3 with any of the session keys in use; the cluster takes one out of use when its
-// grace is over.
+// grace is over. It decrypts in place; so does openShared.
 func (k *keyring) openSession(r *ring, sealed []byte) (packed []byte, c *wire.Crypticle, ok bool) {
 	for _, c := range r.sessions {
-		if packed, err := c.Open(sealed); err == nil {
+		if packed, err := c.OpenInPlace(sealed); err == nil {
 			return packed, c, true
 		}
 	}
@@ -109,7 +109,7 @@ func (k *keyring) openSession(r *ring, sealed []byte) (packed []byte, c *wire.Cr
 // openShared opens a request of version 2 or below.
 func (k *keyring) openShared(sealed []byte) (packed []byte, c *wire.Crypticle, ok bool) {
 	for _, c := range k.common().aes {
-		if packed, err := c.Open(sealed); err == nil {
+		if packed, err := c.OpenInPlace(sealed); err == nil {
 			return packed, c, true
 		}
 	}

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -463,7 +464,7 @@ func (k *kit) accept(id string) *fakeMinion {
 
 func (k *kit) handle(payload []byte) []byte {
 	k.t.Helper()
-	reply, err := k.Handle(context.Background(), Request{Payload: payload, Remote: netip.MustParseAddrPort("192.0.2.1:1234")})
+	reply, err := k.Handle(context.Background(), Request{Payload: bytes.Clone(payload), Remote: netip.MustParseAddrPort("192.0.2.1:1234")})
 	if err != nil {
 		k.t.Fatalf("no reply: %v", err)
 	}

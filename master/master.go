@@ -41,8 +41,9 @@ type Master struct {
 
 // Request is one request as it came.
 type Request struct {
-	Payload []byte
+	Payload []byte // taken over: it is decrypted in place
 	Remote  netip.AddrPort
+	Buffer  []byte // memory for the reply, used or not; nil for none
 }
 
 // New makes a master. Close it.
@@ -106,7 +107,7 @@ func (m *Master) Handle(ctx context.Context, r Request) (reply []byte, err error
 	if refusal != nil {
 		return m.refuse(refusal, env.ID, r.Remote), nil
 	}
-	c.remote = r.Remote
+	c.remote, c.buffer = r.Remote, r.Buffer
 	return m.serve(ctx, c)
 }
 
@@ -120,6 +121,7 @@ type call struct {
 	wire.Request
 	env    wire.Envelope
 	remote netip.AddrPort
+	buffer []byte                // where the reply may be made
 	crypt  *wire.Crypticle       // that opened it, and seals the reply
 	key    *keystore.AcceptedKey // of ID; nil only if a request below version 3 names none
 }
@@ -149,7 +151,7 @@ func (m *Master) serve(ctx context.Context, c *call) ([]byte, error) {
 	if p, ok := value.(private); ok {
 		return m.sealPrivate(c, p.value)
 	}
-	reply, err := wire.SealedReply(c.crypt, value, c.ReplyNonce(c.env))
+	reply, err := wire.SealedReplyIn(c.buffer, c.crypt, value, c.ReplyNonce(c.env))
 	if err != nil {
 		m.log.Warn("reply cannot be packed", "cmd", label, "minion", c.ID, "err", err)
 		reply, err = wire.SealedReply(c.crypt, "", c.ReplyNonce(c.env))

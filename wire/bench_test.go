@@ -61,6 +61,7 @@ func TestAllocations(t *testing.T) {
 		{"ParseEnvelope", 1, func() error { _, r := ParseEnvelope(d.payload); return asError(r) }},
 		{"ParseRequest", 3, func() error { _, r := ParseRequest(d.packed); return asError(r) }},
 		{"VerifyToken again", 0, func() error { return d.pub.VerifyToken(d.tok) }},
+		{"SealedReplyIn", 1, func() error { _, err := SealedReplyIn(own[:0], d.session, nilReply, docNonce); return err }},
 		{"SealedReply", 2, func() error { _, err := SealedReply(d.session, nilReply, docNonce); return err }},
 		{"Publication unsigned", 8, func() error { _, err := Publication(d.session, nil, "", load); return err }},
 	} {

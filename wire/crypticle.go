@@ -177,13 +177,17 @@ func (c *Crypticle) finish(b []byte, start int) []byte {
 }
 
 // sealValue packs and seals v in one buffer. With framed the result is the msgpack byte string of the sealed message, as
-// it goes onto the wire.
-func (c *Crypticle) sealValue(v any, nonce string, framed bool) ([]byte, error) {
+// it goes onto the wire. It is made in buf's memory, after its end, if there is room.
+func (c *Crypticle) sealValue(buf []byte, v any, nonce string, framed bool) ([]byte, error) {
 	if nonce != "" && len(nonce) != nonceSize {
 		return nil, fmt.Errorf("seal with nonce of %d bytes: %w", len(nonce), ErrNonce)
 	}
 	const room = 5 // for the longest head of a byte string
-	b := make([]byte, room+ivSize, room+sealedSize(len(mark)+len(nonce)+packedGuess(v)))
+	b := buf[len(buf):]
+	if need := room + sealedSize(len(mark)+len(nonce)+packedGuess(v)); cap(b) < need {
+		b = make([]byte, 0, need)
+	}
+	b = b[:room+ivSize]
 	if _, err := rand.Read(b[room:]); err != nil {
 		return nil, fmt.Errorf("seal: make IV: %w", err)
 	}

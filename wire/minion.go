@@ -51,7 +51,7 @@ func (s Sender) SealRequest(c *Crypticle, load Map, nonce string, now time.Time)
 		}
 		load = load.Set("sig", sig)
 	}
-	sealed, err := c.sealValue(load, "", false)
+	sealed, err := c.sealValue(nil, load, "", false)
 	if err != nil {
 		return nil, fmt.Errorf("seal request: %w", err)
 	}

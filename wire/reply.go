@@ -8,7 +8,13 @@ func ClearReply(v any) ([]byte, error) { return Pack(v) }
 // SealedReply packs the reply to an aes request: the byte string that holds the sealed value. The nonce is the request's,
 // or "" if it had none or its version is below 2.
 func SealedReply(c *Crypticle, value any, nonce string) ([]byte, error) {
-	return c.sealValue(value, nonce, true)
+	return c.sealValue(nil, value, nonce, true)
+}
+
+// SealedReplyIn is SealedReply in memory of the caller: the reply lies somewhere in the capacity of buf, if that is large
+// enough, else in new memory.
+func SealedReplyIn(buf []byte, c *Crypticle, value any, nonce string) ([]byte, error) {
+	return c.sealValue(buf[:0], value, nonce, true)
 }
 
 // UnsignedAuth packs a refusing or pending answer to a sign-in of version 0 or 1, and "bad sig algo" and "bad enc algo"
@@ -64,7 +70,7 @@ func PrivateReply(k *PrivateKey, target *PublicKey, encAlgo, sigAlgo, nonce stri
 		}
 		value = Map{{"data", data}, {"sig", sig}}
 	}
-	sealed, err := NewCrypticle(key).sealValue(value, "", false)
+	sealed, err := NewCrypticle(key).sealValue(nil, value, "", false)
 	if err != nil {
 		return nil, fmt.Errorf("private reply: %w", err)
 	}
@@ -74,7 +80,7 @@ func PrivateReply(k *PrivateKey, target *PublicKey, encAlgo, sigAlgo, nonce stri
 // Publication packs a publication: the load sealed with the AES key of all minions, and signed unless k is nil. The load
 // must not hold a serial when more than one master publishes.
 func Publication(c *Crypticle, k *PrivateKey, sigAlgo string, load Map) ([]byte, error) {
-	sealed, err := c.sealValue(load, "", false)
+	sealed, err := c.sealValue(nil, load, "", false)
 	if err != nil {
 		return nil, fmt.Errorf("publication: %w", err)
 	}

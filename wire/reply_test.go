@@ -10,6 +10,44 @@ import (
 )
 
 // Conformance 57.
+// A reply is made in the memory that is given, where it fits.
+func TestSealedReplyIn(t *testing.T) {
+	t.Parallel()
+	key, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := NewCrypticle(key)
+	for _, n := range []int{0, 10, 1000, 5000} {
+		memory := make([]byte, 3, 2000)
+		value := strings.Repeat("x", n)
+		reply, err := SealedReplyIn(memory, c, value, docNonce)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inside := contains(memory[:cap(memory)], &reply[0]); inside != (n < 1500) {
+			t.Errorf("%d bytes: in the given memory: %v", n, inside)
+		}
+		got, err := OpenReply(c, reply, docNonce)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := got.Unpack(); err != nil || v != value {
+			t.Errorf("%d bytes: %v, %v", n, v, err)
+		}
+	}
+}
+
+// contains says whether p points into b.
+func contains(b []byte, p *byte) bool {
+	for i := range b {
+		if &b[i] == p {
+			return true
+		}
+	}
+	return false
+}
+
 func TestPrivateReplyEqualsLibrary(t *testing.T) {
 	master, minion := goldenKey(t, "master"), goldenKey(t, "minion")
 	for _, v := range golden().Pillar {

@@ -70,7 +70,7 @@ func (p nearPeers) Members() []string {
 type requests struct{ m *master.Master }
 
 func (h requests) Handle(ctx context.Context, r minion.Request) ([]byte, error) {
-	return h.m.Handle(ctx, master.Request{Payload: r.Payload, Remote: r.Remote})
+	return h.m.Handle(ctx, master.Request(r))
 }
 
 // subscribers passes publications to this master's publish sessions.

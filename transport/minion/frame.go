@@ -42,11 +42,17 @@ func readHeader(r *bufio.Reader, flags byte, limit int64) (header, error) {
 	h := header{more: flags&flagMore != 0, command: flags&flagCommand != 0}
 	var size uint64
 	if flags&flagLong != 0 {
-		var b [8]byte
-		if _, err := io.ReadFull(r, b[:]); err != nil {
+		b, err := r.Peek(8)
+		if err != nil {
+			if len(b) > 0 && errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
 			return header{}, err
 		}
-		size = binary.BigEndian.Uint64(b[:])
+		size = binary.BigEndian.Uint64(b)
+		if _, err := r.Discard(8); err != nil {
+			return header{}, err
+		}
 	} else {
 		b, err := r.ReadByte()
 		if err != nil {

@@ -17,9 +17,9 @@ type Limits struct {
 	// HandshakeTimeout is the time from accept to the end of the ZMTP hand-shake,
 	// PROXY header included (default 10 s).
 	HandshakeTimeout time.Duration
-	// WriteTimeout is how long a write may make no progress (default 30 s).
+	// WriteTimeout is how long a write may make no progress, or a quarter longer (default 30 s).
 	WriteTimeout time.Duration
-	// PingInterval is the time between PINGs on an idle connection; a balancer's idle
+	// PingInterval is the time between PINGs on an idle connection, at most; a balancer's idle
 	// limit must be longer (Salt's zmq_heartbeat_ivl; default 10 s, negative: off).
 	PingInterval time.Duration
 	// PingTimeout is how long a peer may be silent after a PING, or in the middle of
@@ -59,6 +59,7 @@ const (
 	eagerBody        = 1 << 16 // bodies up to this size are allocated before they arrive
 	maxWriteBytes    = 1 << 18 // bytes handed to the kernel under one write deadline
 	maxWriteMessages = 64      // publications taken from a queue for one write
+	replyBuffer      = 1 << 13 // bytes that a handler gets for its reply
 )
 
 func (l Limits) withDefaults() Limits {

@@ -24,6 +24,7 @@ type metrics struct {
 	sent        prometheus.Counter // bytes of replies or publications
 
 	requests *prometheus.CounterVec // result
+	answered prometheus.Counter     // of requests
 	handling prometheus.Gauge
 	took     prometheus.Histogram
 
@@ -70,6 +71,7 @@ func newMetrics(endpoint string, reg prometheus.Registerer) *metrics {
 		heldDropped: counter("held_dropped_total", "Held publications dropped because too many are held."),
 		losses:      counter("subscriber_losses_total", "Times at which half of the subscribers went at once."),
 	}
+	m.answered = m.requests.WithLabelValues("answered")
 	if reg != nil {
 		reg.MustRegister(m.connections, m.accepted, m.closed, m.pingsSent, m.sent)
 		if endpoint == "request" {

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,9 @@ type Request struct {
 	// Remote is the minion's address; behind a trusted balancer the one that its PROXY
 	// header names.
 	Remote netip.AddrPort
+	// Buffer is empty memory of replyBuffer bytes in which the reply may be made. It is the endpoint's again when Handle
+	// has returned and the reply is sent.
+	Buffer []byte
 }
 
 // Handler answers requests. It is called from one goroutine per connection.
@@ -43,11 +47,13 @@ type RequestServer struct {
 	*endpoint
 	handler  Handler
 	inFlight atomic.Int64 // bytes of requests larger than eagerBody
+	buffers  sync.Pool    // *[replyBuffer]byte
 }
 
 // NewRequestServer makes an endpoint whose requests h answers. log and reg may be nil.
 func NewRequestServer(h Handler, lim Limits, log *slog.Logger, reg prometheus.Registerer) *RequestServer {
 	s := &RequestServer{endpoint: newEndpoint("request", lim, log, newMetrics("request", reg)), handler: h}
+	s.buffers.New = func() any { return new([replyBuffer]byte) }
 	s.own, s.buffer, s.talk = zmq4.Router, 2048, s.serveLink
 	s.peers = []zmq4.SocketType{zmq4.Req, zmq4.Dealer}
 	return s
@@ -62,6 +68,13 @@ func ServeRequests(ctx context.Context, ln net.Listener, h Handler, lim Limits, 
 // answers the requests that it has, for at most Limits.DrainTimeout. It returns nil
 // after ctx ended.
 func (s *RequestServer) Serve(ctx context.Context, ln net.Listener) error {
+	if s.lim.PingInterval > 0 {
+		var pings sync.WaitGroup
+		defer pings.Wait()
+		over, cancel := context.WithCancel(ctx)
+		defer cancel()
+		pings.Go(func() { s.pingHandled(over) })
+	}
 	return s.serve(ctx, ln)
 }
 
@@ -132,7 +145,9 @@ func (s *RequestServer) receive(l *link) (payload []byte, held int64, err error)
 		case frame == 1:
 			payload, err = readBody(&patient{l, s.endpoint}, h.size, hold)
 		default: // the delimiter, which is empty, or frames that nobody reads
-			err = discard(&patient{l, s.endpoint}, h.size)
+			if h.size > 0 {
+				err = discard(&patient{l, s.endpoint}, h.size)
+			}
 		}
 		if err != nil {
 			return nil, held, err
@@ -156,13 +171,13 @@ func (s *RequestServer) idle(l *link, between bool) (flags byte, err error) {
 	ping := between && l.minor >= 1 && s.lim.PingInterval > 0
 	var pinged time.Time
 	for {
-		var deadline time.Time // none: TCP keepalive finds a dead peer that knows no PING
+		var limit time.Duration // none: TCP keepalive finds a dead peer that knows no PING
 		if ping {
-			deadline = time.Now().Add(s.lim.PingInterval)
+			limit = s.lim.PingInterval
 		} else if !between {
-			deadline = time.Now().Add(s.lim.PingTimeout)
+			limit = s.lim.PingTimeout
 		}
-		if err := s.readUntil(l, deadline); err != nil {
+		if err := s.readWithin(l, limit, pinged.IsZero()); err != nil {
 			return 0, err
 		}
 		flags, err = l.r.ReadByte()
@@ -181,11 +196,19 @@ func (s *RequestServer) idle(l *link, between bool) (flags byte, err error) {
 	}
 }
 
-// readUntil sets the read deadline, unless the endpoint stops: serve has set one in
-// the past then, which must stand.
-func (e *endpoint) readUntil(l *link, deadline time.Time) error {
-	if err := l.conn.SetReadDeadline(deadline); err != nil {
-		return err
+// readWithin bounds the next read, 0: not at all. With about a deadline that is at most half as near is good enough: most
+// reads end long before it, and setting one is not free. When the endpoint stops serve has set one in the past, which
+// must stand.
+func (e *endpoint) readWithin(l *link, limit time.Duration, about bool) error {
+	var deadline time.Time
+	if limit > 0 {
+		deadline = time.Now().Add(limit)
+	}
+	if early := deadline.Sub(l.readBy); limit == 0 && !l.readBy.IsZero() || limit > 0 && (early < 0 || !about || early > limit/2) {
+		if err := l.conn.SetReadDeadline(deadline); err != nil {
+			return err
+		}
+		l.readBy = deadline
 	}
 	if e.stopping.Load() {
 		return errStopping
@@ -197,12 +220,12 @@ func (e *endpoint) readUntil(l *link, deadline time.Time) error {
 // let a balancer drop the connection, so PINGs go out meanwhile.
 func (s *RequestServer) answer(ctx context.Context, l *link, payload []byte) error {
 	start := time.Now()
-	if l.minor >= 1 && s.lim.PingInterval > 0 {
-		stop := s.pingWhile(l)
-		defer stop()
-	}
+	l.handling.Store(start.UnixNano())
+	defer l.handling.Store(0)
+	buffer := s.buffers.Get().(*[replyBuffer]byte)
+	defer s.buffers.Put(buffer)
 	s.met.handling.Inc()
-	reply, err := s.call(ctx, Request{Payload: payload, Remote: l.peer})
+	reply, err := s.call(ctx, Request{Payload: payload, Remote: l.peer, Buffer: buffer[:0]})
 	s.met.handling.Dec()
 	s.met.took.Observe(time.Since(start).Seconds())
 	if err != nil || reply == nil {
@@ -212,12 +235,11 @@ func (s *RequestServer) answer(ctx context.Context, l *link, payload []byte) err
 		}
 		return errHandler
 	}
-	head := appendHeader(append(make([]byte, 0, 11), flagMore, 0), 0, len(reply))
-	if err := l.send(head, reply); err != nil {
+	if err := l.send(appendHeader(append(l.head[:0], flagMore, 0), 0, len(reply)), reply); err != nil {
 		s.met.requests.WithLabelValues("unsent").Inc()
 		return err
 	}
-	s.met.requests.WithLabelValues("answered").Inc()
+	s.met.answered.Inc()
 	s.met.sent.Add(float64(len(reply)))
 	return nil
 }
@@ -234,24 +256,31 @@ func (s *RequestServer) call(ctx context.Context, r Request) (reply []byte, err 
 	return s.handler.Handle(ctx, r)
 }
 
-// pingWhile sends a PING every PingInterval until stop is called.
-func (s *RequestServer) pingWhile(l *link) (stop func()) {
-	var stopped atomic.Bool
-	var t *time.Timer
-	ready := make(chan struct{})
-	t = time.AfterFunc(s.lim.PingInterval, func() {
-		<-ready
-		if stopped.Load() {
+// pingHandled sends a PING, every PingInterval at most, to peers whose request is being handled for long.
+func (s *RequestServer) pingHandled(ctx context.Context) {
+	tick := time.NewTicker(max(s.lim.PingInterval/4, time.Millisecond))
+	defer tick.Stop()
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	for {
+		select {
+		case <-ctx.Done():
 			return
+		case now := <-tick.C:
+			due := now.Add(-s.lim.PingInterval * 3 / 4).UnixNano()
+			s.each(func(l *link) {
+				began := l.handling.Load()
+				if began == 0 || began > due || l.minor < 1 || !l.handling.CompareAndSwap(began, now.UnixNano()) {
+					return
+				}
+				sending.Go(func() { // the peer may not read
+					if err := l.send([]byte(pingFrame)); err == nil { // else the reply will meet the same error
+						s.met.pingsSent.Inc()
+					}
+				})
+			})
 		}
-		if err := l.send([]byte(pingFrame)); err != nil {
-			return // the reply will meet the same error
-		}
-		s.met.pingsSent.Inc()
-		t.Reset(s.lim.PingInterval)
-	})
-	close(ready)
-	return func() { stopped.Store(true); t.Stop() }
+	}
 }
 
 // patient reads a body: each read may take PingTimeout, so a slow peer is served and
@@ -263,7 +292,7 @@ type patient struct {
 
 func (p *patient) Read(b []byte) (int, error) {
 	if p.l.r.Buffered() == 0 {
-		if err := p.e.readUntil(p.l, time.Now().Add(p.e.lim.PingTimeout)); err != nil {
+		if err := p.e.readWithin(p.l, p.e.lim.PingTimeout, true); err != nil {
 			return 0, err
 		}
 	}
