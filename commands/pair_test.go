@@ -39,7 +39,7 @@ func newSide(t testing.TB, kind string, cmd command, p e2e.Programs) *side {
 	t.Helper()
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true, Programs: p})
 	s := &side{Master: c.Masters[0], kind: kind, cmd: cmd, minions: map[string]*e2e.Minion{}}
-	text := s.Config(t) + options
+	text := s.Config(t) + options + accessOptions
 	if kind == "salt" {
 		text += salts
 	}

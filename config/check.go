@@ -152,7 +152,6 @@ func (l *loader) checkMissing() {
 	}
 	for option, text := range map[string]string{
 		"schedule": "is not run by this master", "reactor": "is not run by this master",
-		"publisher_acl": "is not used: only root and the master's user may run commands",
 	} {
 		if set(option) {
 			l.warn(option, "%s", text)

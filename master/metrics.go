@@ -11,6 +11,8 @@ type metrics struct {
 	published prometheus.Counter
 	resent    prometheus.Counter
 	delivered *prometheus.CounterVec
+
+	unauthorized prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -40,9 +42,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		delivered: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "clustermaster_publications_delivered_total", Help: "Publications handed to masters, by result.",
 		}, []string{"result"}),
+		unauthorized: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_jobs_unauthorized_total", Help: "Jobs that publisher_acl did not allow.",
+		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.requests, m.refused, m.auth, m.returns, m.events, m.published, m.resent, m.delivered)
+		reg.MustRegister(m.requests, m.refused, m.auth, m.returns, m.events, m.published, m.resent, m.delivered, m.unauthorized)
 	}
 	return m
 }

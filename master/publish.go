@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"clustermaster/acl"
 	"clustermaster/target"
 	"clustermaster/wire"
 )
@@ -21,6 +22,7 @@ type PublishRequest struct {
 	User    string
 	Kwargs  wire.Map
 	Timeout time.Duration // "to"; 0 leaves it out
+	Rights  *acl.Rights   // what User may order; nil: anything
 }
 
 // Published is what became of a PublishRequest.
@@ -62,6 +64,11 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	if found.Incomplete != "" {
 		m.log.Warn("a target was resolved without all minions' data", "tgt", textual(r.Tgt), "tgt_type", r.TgtType, "covered", found.Incomplete)
 	}
+	if r.Rights != nil {
+		if ok, err := m.authorized(ctx, r, found.Minions); !ok || err != nil {
+			return Published{Error: acl.NotAuthorized}, err
+		}
+	}
 	if len(found.Minions) == 0 && !m.opts.OrderMasters {
 		return Published{Missing: found.Missing, Incomplete: found.Incomplete, Error: "Master could not resolve minions for target " + target.Text(textual(r.Tgt))}, nil
 	}
@@ -94,6 +101,36 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	m.metrics.published.Inc()
 	m.track(job)
 	return Published{JID: r.JID, Minions: found.Minions, Missing: found.Missing, Incomplete: found.Incomplete}, nil
+}
+
+// authorized reports whether a user's rights cover a job, and tells the bus when they don't.
+func (m *Master) authorized(ctx context.Context, r PublishRequest, minions []string) (bool, error) {
+	funs := names(r.Fun)
+	if fun, one := r.Fun.(string); one {
+		funs = []string{fun}
+	}
+	ok, err := r.Rights.Allow(ctx, acl.Order{Funs: funs, Args: r.Arg, Minions: minions}, func(ctx context.Context, compound string) ([]string, error) {
+		found, err := target.Match(ctx, "compound", compound, "", m.deps.Targets, true)
+		return found.Minions, err
+	})
+	if err != nil || ok {
+		return ok, err
+	}
+	m.log.Warn("order refused by publisher_acl", "user", r.User, "fun", r.Fun, "tgt", textual(r.Tgt))
+	m.metrics.unauthorized.Inc()
+	m.deps.Bus.Fire(tagify("salt/job", r.JID, "error"), append(redact(requestLoad(r)), wire.Pair{Key: "error", Value: wire.Map{
+		{Key: "name", Value: "AuthorizationError"}, {Key: "message", Value: acl.NotAuthorized},
+	}}))
+	return false, nil
+}
+
+// requestLoad is the request as events and the job cache have it, before secrets are taken out.
+func requestLoad(r PublishRequest) wire.Map {
+	return wire.Map{
+		{Key: "cmd", Value: "publish"}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg},
+		{Key: "tgt_type", Value: r.TgtType}, {Key: "ret", Value: r.Ret}, {Key: "jid", Value: r.JID}, {Key: "kwargs", Value: orEmpty(r.Kwargs)},
+		{Key: "user", Value: r.User},
+	}
 }
 
 // publishLoad is what minions get to read.
@@ -140,12 +177,7 @@ func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Re
 		{Key: "jid", Value: r.JID}, {Key: "tgt_type", Value: r.TgtType}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "user", Value: r.User},
 		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg}, {Key: "minions", Value: minions}, {Key: "missing", Value: textual(found.Missing)},
 	})
-	load := redact(wire.Map{
-		{Key: "cmd", Value: "publish"}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg},
-		{Key: "tgt_type", Value: r.TgtType}, {Key: "ret", Value: r.Ret}, {Key: "jid", Value: r.JID}, {Key: "kwargs", Value: orEmpty(r.Kwargs)},
-		{Key: "user", Value: r.User},
-	})
-	if err := m.deps.Jobs.SaveLoad(ctx, r.JID, load, found.Minions); err != nil {
+	if err := m.deps.Jobs.SaveLoad(ctx, r.JID, redact(requestLoad(r)), found.Minions); err != nil {
 		return fmt.Errorf("save job %s: %w", r.JID, err)
 	}
 	m.known.add(r.JID)

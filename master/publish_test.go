@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"clustermaster/acl"
 	"clustermaster/event"
 	"clustermaster/master/masterpb"
 	"clustermaster/wire"
@@ -222,6 +223,43 @@ func TestPublishRefusals(t *testing.T) {
 	got, err := k.Publish(context.Background(), PublishRequest{Tgt: "m1,nosuch", TgtType: "list", Fun: "test.ping", JID: "mine"})
 	if err != nil || got.JID != "mine" || !slices.Equal(got.Missing, []string{"nosuch"}) {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// TestPublishRights: what a user may not is not sent, not kept, and told on the bus without secrets.
+func TestPublishRights(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	k.accept("m1")
+	k.accept("m2")
+	rules := must(acl.New(acl.Options{PublisherACL: dict("carol", []any{"test.*", dict("m1", []any{"cmd.run"})})}))
+	order := func(tgt string, fun any, args ...any) (Published, error) {
+		return k.Publish(context.Background(), PublishRequest{Tgt: tgt, Fun: fun, Arg: args, JID: "20260101000000000000", User: "carol", Rights: rules.Of("carol"), Kwargs: dict("token", "tok")})
+	}
+	for _, refused := range []struct {
+		tgt string
+		fun any
+	}{{"*", "cmd.run"}, {"m2", "cmd.run"}, {"m1", []any{"test.ping", "cmd.shell"}}, {"m1", []string{"cmd.shell"}}, {"nosuch", "cmd.shell"}} {
+		got, err := order(refused.tgt, refused.fun)
+		if err != nil || got.Error != acl.NotAuthorized || got.JID != "" {
+			t.Errorf("%v: %+v, %v", refused, got, err)
+		}
+		e := k.event("salt/job/20260101000000000000/error")
+		if e.String("user") != "carol" || !has(e, "error") || strings.Contains(fmt.Sprint(e), "tok") {
+			t.Errorf("%v: event %v", refused, e)
+		}
+		k.noEvent()
+	}
+	if k.subs.count() != 0 || len(k.jobs.loads) != 0 {
+		t.Error("something was sent or kept")
+	}
+	for _, fine := range []struct {
+		tgt string
+		fun any
+	}{{"*", "test.ping"}, {"m1", "cmd.run"}, {"m1", []any{"test.ping", "cmd.run"}}} {
+		if got, err := order(fine.tgt, fine.fun, []any{}, []any{}); err != nil || got.Error != "" || got.JID == "" {
+			t.Errorf("%v: %+v, %v", fine, got, err)
+		}
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -109,55 +107,4 @@ func keysFromPB(keys []*operatorpb.Key) []Key {
 		out[i] = Key{ID: k.Id, State: k.State, Pub: k.Pub}
 	}
 	return out
-}
-
-// slotConn gives its slot back once, however often gRPC closes it.
-type slotConn struct {
-	*net.UnixConn
-	once sync.Once
-	free func()
-}
-
-func (c *slotConn) Close() error {
-	c.once.Do(c.free)
-	return c.UnixConn.Close()
-}
-
-// limited lets at most cap(slots) connections be open.
-type limited struct {
-	net.Listener
-	slots chan struct{}
-	done  chan struct{}
-}
-
-func limitListener(ln net.Listener, n int) net.Listener {
-	return &limited{Listener: ln, slots: make(chan struct{}, n), done: make(chan struct{})}
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	uc, ok := c.(*net.UnixConn)
-	if !ok {
-		<-l.slots
-		return nil, fmt.Errorf("accept operator: %T is not a unix socket", c)
-	}
-	return &slotConn{UnixConn: uc, free: func() { <-l.slots }}, nil
-}
-
-func (l *limited) Close() error {
-	select {
-	case <-l.done:
-	default:
-		close(l.done)
-	}
-	return l.Listener.Close()
 }

@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
+	"clustermaster/acl"
 	"clustermaster/gather"
 	"clustermaster/wire"
 )
@@ -17,22 +19,35 @@ import (
 // daemon stands for the rooms behind the socket and records what reached it.
 type daemon struct {
 	published gather.Publish
+	rights    *acl.Rights
+	owners    map[string]string // of jobs
+	server    *Server
 	run       RunRequest
 	change    KeyChange
 	events    chan gather.Event
-	closed    chan struct{}
+	closed    chan struct{} // when the first subscription ends
+	once      sync.Once
 }
 
-func (d *daemon) Publish(_ context.Context, p gather.Publish) (gather.Published, error) {
-	d.published = p
+func (d *daemon) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
+	return d.PublishAs(ctx, p, nil)
+}
+
+func (d *daemon) PublishAs(_ context.Context, p gather.Publish, rights *acl.Rights) (gather.Published, error) {
+	d.published, d.rights = p, rights
 	if p.Tgt == "ghost" {
 		return gather.Published{Error: "Master could not resolve minions for target ghost"}, nil
 	}
 	return gather.Published{JID: "20260101000000000000", Minions: []string{"a", "b"}, Missing: []string{"c"}, Incomplete: "incomplete: 1 of 256 partitions"}, nil
 }
 
+func (d *daemon) Owner(_ context.Context, jid string) (string, bool, error) {
+	user, found := d.owners[jid]
+	return user, found, nil
+}
+
 func (d *daemon) C() <-chan gather.Event { return d.events }
-func (d *daemon) Close()                 { close(d.closed) }
+func (d *daemon) Close()                 { d.once.Do(func() { close(d.closed) }) }
 
 func (d *daemon) Subscribe(context.Context, string) (gather.Events, error) { return d, nil }
 
@@ -67,16 +82,18 @@ func (d *daemon) Run(_ context.Context, r RunRequest, out func(kind string, v an
 
 func (d *daemon) Docs(string) wire.Map { return wire.Map{{Key: "test.arg", Value: "text"}} }
 
-func start(t *testing.T) (*daemon, *Client, string) {
+func start(t *testing.T) (*daemon, *Client, string) { return startWith(t, nil, t.TempDir(), nil) }
+
+func startWith(t *testing.T, rules *acl.Rules, dir string, owners map[string]string) (*daemon, *Client, string) {
 	t.Helper()
-	d := &daemon{events: make(chan gather.Event, 1), closed: make(chan struct{})}
-	dir := t.TempDir()
-	deps := Deps{Minions: d, Keys: d, Runners: d, Log: slog.New(slog.DiscardHandler),
+	d := &daemon{events: make(chan gather.Event, 1), closed: make(chan struct{}), owners: owners}
+	deps := Deps{Minions: d, Keys: d, Runners: d, ACL: rules, Log: slog.New(slog.DiscardHandler),
 		Status: func() Status { return Status{ID: "m1", Version: "v", Serving: true} }}
 	s, err := Listen(dir, deps)
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.server = s
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/user"
 	"strconv"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
@@ -24,14 +24,40 @@ type Caller struct {
 // AuthType names the way the identity was learned.
 func (Caller) AuthType() string { return "so_peercred" }
 
-// CallerOf returns who made the call that ctx belongs to.
-func CallerOf(ctx context.Context) (Caller, bool) {
+// super reports whether the caller is root or the master's own user.
+func (c Caller) super() bool { return c.UID == 0 || c.UID == uint32(os.Geteuid()) }
+
+// callerOf returns who made the call that ctx belongs to.
+func callerOf(ctx context.Context) (Caller, bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return Caller{}, false
 	}
 	c, ok := p.AuthInfo.(Caller)
 	return c, ok
+}
+
+// callerAt asks the kernel who holds the other end.
+func callerAt(c *net.UnixConn) (Caller, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return Caller{}, fmt.Errorf("read peer credentials: %w", err)
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return Caller{}, fmt.Errorf("read peer credentials: %w", err)
+	}
+	if credErr != nil {
+		return Caller{}, fmt.Errorf("read peer credentials: %w", credErr)
+	}
+	caller := Caller{UID: cred.Uid, PID: cred.Pid, Name: strconv.Itoa(int(cred.Uid))}
+	if u, err := user.LookupId(caller.Name); err == nil {
+		caller.Name = u.Username
+	}
+	return caller, nil
 }
 
 // peerCred is the transport credential of the socket: no encryption, the
@@ -45,29 +71,11 @@ func (peerCred) ClientHandshake(_ context.Context, _ string, c net.Conn) (net.Co
 }
 
 func (peerCred) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	sc, ok := c.(syscall.Conn)
+	known, ok := c.(*callerConn)
 	if !ok {
-		return nil, nil, errors.New("read peer credentials: not a unix socket")
+		return nil, nil, errors.New("nobody knows who calls")
 	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return nil, nil, fmt.Errorf("read peer credentials: %w", err)
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return nil, nil, fmt.Errorf("read peer credentials: %w", err)
-	}
-	if credErr != nil {
-		return nil, nil, fmt.Errorf("read peer credentials: %w", credErr)
-	}
-	caller := Caller{UID: cred.Uid, PID: cred.Pid, Name: strconv.Itoa(int(cred.Uid))}
-	if u, err := user.LookupId(caller.Name); err == nil {
-		caller.Name = u.Username
-	}
-	return c, caller, nil
+	return c, known.caller, nil
 }
 
 func (peerCred) Info() credentials.ProtocolInfo {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"clustermaster/acl"
 	"clustermaster/gather"
 	"clustermaster/operator/operatorpb"
 	"clustermaster/wire"
@@ -26,15 +27,18 @@ import (
 const SocketName = "clustermaster.sock"
 
 const (
-	maxMessage     = 256 << 20 // a runner's result may be large; a request is bounded by maxRequest
-	maxRequest     = 128 << 20
-	maxStreams     = 64  // calls at a time on one connection
-	maxConnections = 512 // commands at a time
+	maxMessage = 256 << 20 // a runner's result may be large; a request is bounded by maxRequest
+	maxRequest = 128 << 20
+	maxStreams = 64 // calls at a time on one connection
 )
 
 // Minions publishes jobs and reads their returns.
 type Minions interface {
 	gather.Master
+	// PublishAs publishes what rights allow; nil allows anything.
+	PublishAs(ctx context.Context, p gather.Publish, rights *acl.Rights) (gather.Published, error)
+	// Owner tells who published a job; found is false for one that nobody did.
+	Owner(ctx context.Context, jid string) (user string, found bool, err error)
 	// Targets resolves a target among accepted minions.
 	Targets(ctx context.Context, tgt any, tgtType, delimiter string) (Targeted, error)
 }
@@ -56,6 +60,7 @@ type Deps struct {
 	Minions Minions
 	Keys    Keys
 	Runners Runners
+	ACL     *acl.Rules // nil lets nobody in but root and the master's user
 	Status  func() Status
 	Log     *slog.Logger
 }
@@ -63,15 +68,21 @@ type Deps struct {
 // Server is the operator's socket.
 type Server struct {
 	operatorpb.UnimplementedOperatorServer
-	deps Deps
-	log  *slog.Logger
-	path string
-	ln   net.Listener
+	deps   Deps
+	log    *slog.Logger
+	path   string
+	ln     net.Listener
+	claims claims
+	calls  calls
 }
 
-// Listen binds sockDir/clustermaster.sock for the user of this process. A
-// socket that nobody listens on any more is replaced; a live one is an error.
+// Listen binds sockDir/clustermaster.sock for the user of this process, and with
+// publisher_acl for all users. A socket that nobody listens on any more is
+// replaced; a live one is an error.
 func Listen(sockDir string, deps Deps) (*Server, error) {
+	if deps.ACL == nil {
+		deps.ACL = new(acl.Rules)
+	}
 	path := filepath.Join(sockDir, SocketName)
 	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		c.Close()
@@ -86,7 +97,28 @@ func Listen(sockDir string, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on operator socket: %w", err)
 	}
+	if deps.ACL.Open() {
+		if err := openTo(path); err != nil {
+			ln.Close()
+			return nil, err
+		}
+	}
 	return &Server{deps: deps, log: deps.Log.With("component", "operator"), path: path, ln: ln}, nil
+}
+
+// openTo lets all users reach a socket; who they are is asked of the kernel, and what they may is acl's.
+func openTo(path string) error {
+	dir, err := os.Stat(filepath.Dir(path))
+	if err == nil && dir.Mode().Perm()&0o001 == 0 {
+		err = os.Chmod(filepath.Dir(path), dir.Mode().Perm()|0o001)
+	}
+	if err == nil {
+		err = os.Chmod(path, 0o666)
+	}
+	if err != nil {
+		return fmt.Errorf("open operator socket to the users of publisher_acl: %w", err)
+	}
+	return nil
 }
 
 // Serve answers commands until ctx ends.
@@ -97,49 +129,40 @@ func (s *Server) Serve(ctx context.Context) error {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: time.Hour}),
 		grpc.ConnectionTimeout(5*time.Second),
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
-			if err := s.admit(ctx); err != nil {
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+			leave, err := s.admit(ctx, info.FullMethod)
+			if err != nil {
 				return nil, err
 			}
+			defer leave()
 			return h(ctx, req)
 		}),
-		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
-			if err := s.admit(ss.Context()); err != nil {
+		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+			leave, err := s.admit(ss.Context(), info.FullMethod)
+			if err != nil {
 				return err
 			}
+			defer leave()
 			return h(srv, ss)
 		}),
 	)
 	operatorpb.RegisterOperatorServer(srv, s)
 	stop := context.AfterFunc(ctx, srv.Stop)
 	defer stop()
-	if err := srv.Serve(limitListener(s.ln, maxConnections)); err != nil && ctx.Err() == nil {
+	if err := srv.Serve(listen(s.ln)); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve operator socket: %w", err)
 	}
 	return nil
 }
 
-// admit lets in root and the master's own user; nobody else is answered.
-func (s *Server) admit(ctx context.Context) error {
-	c, ok := CallerOf(ctx)
-	if ok && (c.UID == 0 || c.UID == uint32(os.Geteuid())) {
-		return nil
-	}
-	s.log.Warn("operator call refused: not root and not the master's user", "user", c.Name, "pid", c.PID)
-	return status.Error(codes.PermissionDenied, "only root and the user of the salt-master may run this command")
-}
-
 func userOf(ctx context.Context) string {
-	c, _ := CallerOf(ctx)
+	c, _ := callerOf(ctx)
 	return c.Name
 }
 
 // Publish implements the service.
 func (s *Server) Publish(ctx context.Context, r *operatorpb.PublishRequest) (*operatorpb.PublishReply, error) {
-	p := gather.Publish{TgtType: r.TgtType, Ret: r.Ret, JID: r.Jid, User: r.User, Timeout: seconds(r.Timeout), Patience: seconds(r.Patience)}
-	if p.User == "" {
-		p.User = userOf(ctx)
-	}
+	p := gather.Publish{TgtType: r.TgtType, Ret: r.Ret, JID: r.Jid, Timeout: seconds(r.Timeout), Patience: seconds(r.Patience)}
 	var err error
 	if p.Tgt, err = textOrTexts(r.Tgt); err != nil {
 		return nil, badValue("target", err)
@@ -153,11 +176,33 @@ func (s *Server) Publish(ctx context.Context, r *operatorpb.PublishRequest) (*op
 	if p.Kwargs, err = mapping(r.Kwargs); err != nil {
 		return nil, badValue("options", err)
 	}
-	out, err := s.deps.Minions.Publish(ctx, p)
+	var rights *acl.Rights
+	var refusal string
+	if p.User, rights, refusal = s.orderer(ctx, r.User, functions(p.Fun)); refusal != "" {
+		return &operatorpb.PublishReply{Error: refusal}, nil
+	}
+	if p.JID != "" {
+		if c, _ := callerOf(ctx); !s.claims.free(p.JID, c.UID) {
+			return nil, status.Error(codes.AlreadyExists, "somebody else listens for a job with this id; run the command again")
+		}
+		if err := s.owns(ctx, p.JID); err != nil {
+			return nil, err
+		}
+	}
+	out, err := s.deps.Minions.PublishAs(ctx, p, rights)
 	if err != nil {
 		return nil, asStatus(err)
 	}
 	return &operatorpb.PublishReply{Jid: out.JID, Minions: out.Minions, Missing: out.Missing, Error: out.Error, Incomplete: out.Incomplete}, nil
+}
+
+// functions lists the functions of a job.
+func functions(fun any) []string {
+	if one, ok := fun.(string); ok {
+		return []string{one}
+	}
+	several, _ := fun.([]string)
+	return several
 }
 
 // Targets implements the service.
@@ -175,6 +220,11 @@ func (s *Server) Targets(ctx context.Context, r *operatorpb.TargetsRequest) (*op
 
 // Events implements the service.
 func (s *Server) Events(r *operatorpb.EventsRequest, stream grpc.ServerStreamingServer[operatorpb.Event]) error {
+	if c, _ := callerOf(stream.Context()); !c.super() {
+		if err := s.owns(stream.Context(), jobOf(r.Prefix)); err != nil {
+			return err
+		}
+	}
 	sub, err := s.deps.Minions.Subscribe(stream.Context(), r.Prefix)
 	if err != nil {
 		return asStatus(err)
@@ -200,6 +250,9 @@ func (s *Server) Events(r *operatorpb.EventsRequest, stream grpc.ServerStreaming
 
 // Returns implements the service.
 func (s *Server) Returns(ctx context.Context, r *operatorpb.ReturnsRequest) (*operatorpb.ReturnsReply, error) {
+	if err := s.owns(ctx, r.Jid); err != nil {
+		return nil, err
+	}
 	returns, err := s.deps.Minions.Returns(ctx, r.Jid)
 	if err != nil {
 		return nil, asStatus(err)

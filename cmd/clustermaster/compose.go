@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"clustermaster/acl"
 	"clustermaster/banks"
 	"clustermaster/cluster"
 	"clustermaster/config"
@@ -271,9 +272,14 @@ func (r *rooms) openMaster() error {
 
 // openOperator opens the commands' socket.
 func (r *rooms) openOperator() error {
-	var err error
+	publisher, _ := wireValue(r.opts.PublisherACL).(wire.Map)
+	blacklist, _ := wireValue(r.opts.PublisherACLBlacklist).(wire.Map)
+	rules, err := acl.New(acl.Options{PublisherACL: publisher, Blacklist: blacklist, SudoACL: r.opts.SudoACL})
+	if err != nil {
+		return err
+	}
 	r.sock, err = operator.Listen(r.opts.SockDir, operator.Deps{
-		Minions: r.tells, Keys: r.tells, Runners: r.tells, Log: r.log,
+		Minions: r.tells, Keys: r.tells, Runners: r.tells, ACL: rules, Log: r.log,
 		Status: func() operator.Status {
 			return operator.Status{ID: r.opts.ID, Version: Version, Serving: r.node.Serving(), Ready: r.node.Ready()}
 		},

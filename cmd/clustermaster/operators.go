@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/acl"
 	"clustermaster/banks"
 	"clustermaster/event"
 	"clustermaster/gather"
@@ -83,13 +84,25 @@ func newOperators(r *rooms) (*operators, error) {
 
 // Publish implements gather.Master.
 func (t *operators) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
+	return t.PublishAs(ctx, p, nil)
+}
+
+// PublishAs implements operator.Minions.
+func (t *operators) PublishAs(ctx context.Context, p gather.Publish, rights *acl.Rights) (gather.Published, error) {
 	if err := t.served(ctx, p.Patience); err != nil {
 		return gather.Published{}, err
 	}
 	done, err := t.mast.Publish(ctx, master.PublishRequest{
 		Tgt: p.Tgt, TgtType: p.TgtType, Fun: p.Fun, Arg: p.Arg, Ret: p.Ret, JID: p.JID, User: p.User, Kwargs: p.Kwargs, Timeout: p.Timeout,
+		Rights: rights,
 	})
 	return gather.Published(done), err
+}
+
+// Owner implements operator.Minions.
+func (t *operators) Owner(ctx context.Context, jid string) (user string, found bool, err error) {
+	job, found, err := t.jobs.Job(ctx, jid)
+	return job.Load.String("user"), found, err
 }
 
 // maxPatience is how long a command waits at most for a master that was just started.

@@ -1,0 +1,107 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+)
+
+// Bounds of open connections. Users of publisher_acl can't take all of them, nor one user those of the others.
+const (
+	maxConnections = 512
+	maxOfUsers     = 256
+	maxOfOneUser   = 32
+)
+
+// callerConn is an accepted connection and who holds its other end.
+type callerConn struct {
+	*net.UnixConn
+	caller Caller
+	once   sync.Once
+	free   func()
+}
+
+// Close gives the slot back once, however often gRPC closes it.
+func (c *callerConn) Close() error {
+	c.once.Do(c.free)
+	return c.UnixConn.Close()
+}
+
+// listener learns who calls and bounds the open connections: of all by waiting, of users by closing what is too much.
+type listener struct {
+	net.Listener
+	slots chan struct{}
+	done  chan struct{}
+
+	mu    sync.Mutex // guards the rest
+	users int
+	byUID map[uint32]int
+}
+
+func listen(ln net.Listener) *listener {
+	return &listener{Listener: ln, slots: make(chan struct{}, maxConnections), done: make(chan struct{}), byUID: make(map[uint32]int)}
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		select {
+		case l.slots <- struct{}{}:
+		case <-l.done:
+			return nil, net.ErrClosed
+		}
+		c, err := l.Listener.Accept()
+		if err != nil {
+			<-l.slots
+			return nil, err
+		}
+		if conn, err := l.admit(c); err == nil {
+			return conn, nil
+		}
+		c.Close()
+		<-l.slots
+	}
+}
+
+var errTooMany = errors.New("too many connections of this user")
+
+func (l *listener) admit(c net.Conn) (*callerConn, error) {
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, fmt.Errorf("accept operator: %T is not a unix socket", c)
+	}
+	caller, err := callerAt(uc)
+	if err != nil {
+		return nil, err
+	}
+	if caller.super() {
+		return &callerConn{UnixConn: uc, caller: caller, free: func() { <-l.slots }}, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users >= maxOfUsers || l.byUID[caller.UID] >= maxOfOneUser {
+		return nil, errTooMany
+	}
+	l.users++
+	l.byUID[caller.UID]++
+	return &callerConn{UnixConn: uc, caller: caller, free: func() { l.leave(caller.UID) }}, nil
+}
+
+func (l *listener) leave(uid uint32) {
+	<-l.slots
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.users--
+	if l.byUID[uid]--; l.byUID[uid] == 0 {
+		delete(l.byUID, uid)
+	}
+}
+
+func (l *listener) Close() error {
+	select {
+	case <-l.done:
+	default:
+		close(l.done)
+	}
+	return l.Listener.Close()
+}
