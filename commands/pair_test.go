@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -39,7 +40,8 @@ func newSide(t testing.TB, kind string, cmd command, p e2e.Programs) *side {
 	t.Helper()
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true, Programs: p})
 	s := &side{Master: c.Masters[0], kind: kind, cmd: cmd, minions: map[string]*e2e.Minion{}}
-	text := s.Config(t) + options + accessOptions
+	writeRoots(t, s.Dir)
+	text := regexp.MustCompile(`(?m)^(file|pillar)_roots:.*\n`).ReplaceAllString(s.Config(t), "") + strings.ReplaceAll(rootOptions, "DIR", s.Dir) + options + accessOptions
 	if kind == "salt" {
 		text += salts
 	}

@@ -77,15 +77,6 @@ func (s *Server) sum(ctx context.Context, f found) (string, error) {
 	return sum, nil
 }
 
-// ClearHashes forgets all hashes and returns how many there were.
-func (s *Server) ClearHashes() int {
-	s.hashMu.Lock()
-	defer s.hashMu.Unlock()
-	n := len(s.hashes)
-	clear(s.hashes)
-	return n
-}
-
 // open opens a regular file. What has become something else since it was found (a pipe would block) is not opened.
 func open(path string) (*os.File, fs.FileInfo, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)

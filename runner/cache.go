@@ -83,13 +83,11 @@ func CacheFamily(data MinionData, targets Resolver) []Function {
 			sort.Strings(ids)
 			ret := wire.Map{}
 			for _, id := range ids {
-				m, ok, err := get(ctx, id)
+				m, _, err := get(ctx, id)
 				if err != nil {
 					return nil, fmt.Errorf("read cache of minion %s: %w", id, err)
 				}
-				if ok {
-					ret = append(ret, wire.Pair{Key: id, Value: m})
-				}
+				ret = append(ret, wire.Pair{Key: id, Value: append(wire.Map{}, m...)})
 			}
 			return ret, nil
 		}

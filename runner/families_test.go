@@ -229,7 +229,7 @@ func TestManage(t *testing.T) {
 		{"manage.present", "['next', 'old', 'web-a', 'web-x']"},
 		{"manage.not_present", "['web-b']"},
 		{"manage.list_not_state", "['web-b']"},
-		{"manage.versions", "{'Master': '3008.3', 'Up to date': {'web-a': '3008.3'}, 'Minion requires update': {'old': '3006.9'}, 'Minion newer than master': {'next': '3009.0'}, 'Minion offline': {'web-b': False, 'web-x': False}}"},
+		{"manage.versions", "{'Up to date': {'web-a': '3008.3'}, 'Minion requires update': {'old': '3006.9'}, 'Minion newer than master': {'next': '3009.0'}, 'Minion offline': {'web-b': False, 'web-x': False}, 'Master': '3008.3'}"},
 	}
 	for _, tt := range tests {
 		if res := r.Run(t.Context(), Request{Fun: tt.fun}, nil); pytext.Repr(res.Return) != tt.want {

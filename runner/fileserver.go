@@ -17,8 +17,6 @@ type FileServer interface {
 	Links(env string) wire.Map
 	// ClearListCache forgets lists and names the environments that had some.
 	ClearListCache(env string) []string
-	// ClearHashes forgets hashes.
-	ClearHashes() (n int)
 	// Update looks for changes now and fires the event of it.
 	Update(ctx context.Context) error
 }
@@ -57,6 +55,9 @@ func Fileserver(files FileServer) []Function {
 				if err := rootsOnly(c); err != nil {
 					return nil, err
 				}
+				if c.True("sources") {
+					return []any{"roots"}, nil
+				}
 				envs := append([]string(nil), files.Envs()...)
 				sort.Strings(envs)
 				return names(envs), nil
@@ -84,16 +85,8 @@ func Fileserver(files FileServer) []Function {
 				}
 				return wire.Map{{Key: "roots", Value: names(cleared)}}, nil
 			}},
-		{Name: "fileserver.clear_cache", Params: []Param{Opt("backend", nil)}, Doc: "Forget the hashes of files.\n\nExample:\n\n    salt-run fileserver.clear_cache",
-			Run: func(_ context.Context, c *Call) (any, error) {
-				if err := rootsOnly(c); err != nil {
-					return nil, err
-				}
-				if files.ClearHashes() == 0 {
-					return "No cache was cleared", nil
-				}
-				return wire.Map{{Key: "cleared", Value: []any{"roots"}}}, nil
-			}},
+		{Name: "fileserver.clear_cache", Params: []Param{Opt("backend", nil)}, Doc: "Only back ends with remotes have caches; roots has none.\n\nExample:\n\n    salt-run fileserver.clear_cache",
+			Run: func(_ context.Context, c *Call) (any, error) { return "No cache was cleared", rootsOnly(c) }},
 		locks("clear_lock", "No locks were removed"), locks("lock", "No locks were set"),
 	}
 }

@@ -43,6 +43,19 @@ type JobsDeps struct {
 	Now     func() time.Time  // nil: time.Now
 }
 
+// localCache is Salt's name of the job cache that needs no server: here, the cluster's.
+const localCache = "local_cache"
+
+// here refuses to look into other job caches.
+func here(run func(context.Context, *Call) (any, error)) func(context.Context, *Call) (any, error) {
+	return func(ctx context.Context, c *Call) (any, error) {
+		if source := c.Text("ext_source"); source != "" && source != localCache {
+			return nil, fmt.Errorf("the returner %s is not built in; jobs are kept in the cluster, take ext_source out", source)
+		}
+		return run(ctx, c)
+	}
+}
+
 // Jobs is the family jobs.
 func Jobs(d JobsDeps) []Function {
 	if d.Now == nil {
@@ -56,16 +69,16 @@ func Jobs(d JobsDeps) []Function {
 				"Example:\n\n    salt-run jobs.active",
 		},
 		{
-			Name: "jobs.lookup_jid", Params: []Param{Need("jid"), ext, Opt("returned", true), Opt("missing", false), progress}, Run: d.lookupJID,
+			Name: "jobs.lookup_jid", Params: []Param{Need("jid"), ext, Opt("returned", true), Opt("missing", false), progress}, Run: here(d.lookupJID),
 			Doc: "Show what the minions returned for a job.\n\njid\n    The job's id.\n\nreturned : True\n    Include minions that returned.\n\n" +
 				"missing : False\n    Include minions that did not.\n\nExample:\n\n    salt-run jobs.lookup_jid 20130916125524463507",
 		},
 		{
-			Name: "jobs.list_job", Params: []Param{Need("jid"), ext, progress}, Run: d.listJob,
+			Name: "jobs.list_job", Params: []Param{Need("jid"), ext, progress}, Run: here(d.listJob),
 			Doc: "Show a job: what was asked, of whom, and what came back.\n\nExample:\n\n    salt-run jobs.list_job 20130916125524463507",
 		},
 		{
-			Name: "jobs.list_jobs", Run: d.listJobs,
+			Name: "jobs.list_jobs", Run: here(d.listJobs),
 			Params: []Param{ext, out, Opt("search_metadata", nil), Opt("search_function", nil), Opt("search_target", nil), Opt("start_time", nil),
 				Opt("end_time", nil), progress},
 			Doc: "List all jobs in the job cache. A job must pass all filters given.\n\nsearch_metadata\n    A map; one equal pair in the job's metadata is enough.\n\n" +
@@ -74,20 +87,20 @@ func Jobs(d JobsDeps) []Function {
 				"    salt-run jobs.list_jobs start_time='2015, Mar 16 19:00' end_time='2015, Mar 18 22:00'",
 		},
 		{
-			Name: "jobs.list_jobs_filter", Params: []Param{Need("count"), Opt("filter_find_job", true), ext, out, progress}, Run: d.listJobsFilter,
+			Name: "jobs.list_jobs_filter", Params: []Param{Need("count"), Opt("filter_find_job", true), ext, out, progress}, Run: here(d.listJobsFilter),
 			Doc: "List the newest jobs.\n\ncount\n    How many.\n\nfilter_find_job : True\n    Leave out the saltutil.find_job calls of waiting commands.\n\n" +
 				"Example:\n\n    salt-run jobs.list_jobs_filter 50",
 		},
 		{
-			Name: "jobs.print_job", Params: []Param{Need("jid"), ext}, Run: d.printJob,
+			Name: "jobs.print_job", Params: []Param{Need("jid"), ext}, Run: here(d.printJob),
 			Doc: "Show a job, with its returns, below its id.\n\nExample:\n\n    salt-run jobs.print_job 20130916125524463507",
 		},
 		{
-			Name: "jobs.exit_success", Params: []Param{Need("jid"), ext}, Run: d.exitSuccess,
+			Name: "jobs.exit_success", Params: []Param{Need("jid"), ext}, Run: here(d.exitSuccess),
 			Doc: "Tell for each minion of a job whether it returned something true.\n\nExample:\n\n    salt-run jobs.exit_success 20160520145827701627",
 		},
 		{
-			Name: "jobs.last_run", Params: []Param{ext, out, Opt("metadata", nil), Opt("function", nil), Opt("target", nil), progress}, Run: d.lastRun,
+			Name: "jobs.last_run", Params: []Param{ext, out, Opt("metadata", nil), Opt("function", nil), Opt("target", nil), progress}, Run: here(d.lastRun),
 			Doc: "Show the newest job that passes the filters; False if there is none.\n\nExample:\n\n    salt-run jobs.last_run function=cmd.run target='web*'",
 		},
 		{
@@ -99,6 +112,9 @@ func Jobs(d JobsDeps) []Function {
 
 func (d JobsDeps) lookupJID(ctx context.Context, c *Call) (any, error) {
 	jid := c.Text("jid")
+	if c.True("display_progress") {
+		c.Progress(wire.Map{{Key: "message", Value: "Querying returner: " + localCache}})
+	}
 	rec, _, err := d.Jobs.Job(ctx, jid)
 	if err != nil {
 		return nil, fmt.Errorf("look up job %s: %w", jid, err)

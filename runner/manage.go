@@ -154,13 +154,13 @@ func (d ManageDeps) versions(ctx context.Context, c *Call) (any, error) {
 		}
 		groups[label] = append(groups[label], wire.Pair{Key: id, Value: shown})
 	}
-	ret := wire.Map{{Key: "Master", Value: d.Version}}
+	ret := wire.Map{}
 	for _, label := range []string{"Up to date", "Minion requires update", "Minion newer than master", "Minion offline"} {
 		if len(groups[label]) > 0 {
 			ret = append(ret, wire.Pair{Key: label, Value: groups[label]})
 		}
 	}
-	return ret, nil
+	return append(ret, wire.Pair{Key: "Master", Value: d.Version}), nil
 }
 
 func (d ManageDeps) present(ctx context.Context, c *Call) (any, error) {

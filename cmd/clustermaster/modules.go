@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"clustermaster/fileserver"
 	"clustermaster/modules"
@@ -52,6 +53,18 @@ func (r *rooms) runFor(ctx context.Context, fun string, args []any, kwargs wire.
 	return done.Return, nil
 }
 
+// onMaster runs the functions of templates for salt.cmd, as this master: without grains and pillar.
+type onMaster struct{ r *rooms }
+
+func (m onMaster) Run(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, bool, error) {
+	if !m.r.modules.Has(fun) || strings.HasSuffix(fun, ".") {
+		return nil, false, nil
+	}
+	opts, _ := wireValue(m.r.opts.Extra).(wire.Map)
+	v, err := m.r.modules.Call(ctx, modules.Minion{ID: m.r.opts.ID, Saltenv: "base", Opts: opts.Set("id", m.r.opts.ID)}, fun, args, kwargs)
+	return v, true, err
+}
+
 // servedFiles are file_roots as the runner fileserver sees them.
 type servedFiles struct{ r *rooms }
 
@@ -61,7 +74,6 @@ func (f servedFiles) Dirs(env string) []string           { return f.r.files.Dirs
 func (f servedFiles) EmptyDirs(env string) []string      { return f.r.files.EmptyDirs(env) }
 func (f servedFiles) Links(env string) wire.Map          { return f.r.files.Links(env) }
 func (f servedFiles) ClearListCache(env string) []string { return f.r.files.ClearListCache(env) }
-func (f servedFiles) ClearHashes() int                   { return f.r.files.ClearHashes() }
 
 func (f servedFiles) Update(ctx context.Context) error {
 	changes, err := f.r.files.Look(ctx)

@@ -1,0 +1,65 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clustermaster/wire"
+)
+
+// Modules runs execution functions on this master, as templates do; found is false for one that is not there.
+type Modules interface {
+	Run(ctx context.Context, fun string, args []any, kwargs wire.Map) (value any, found bool, err error)
+}
+
+// OnMaster is the functions salt.cmd and error.error, which run what others would run elsewhere.
+func OnMaster(modules Modules) []Function {
+	return []Function{
+		{Name: "salt.cmd", Params: []Param{Need("fun")}, VarArgs: true, VarKwargs: true,
+			Doc: "Run an execution function on this master: one of those that templates have here.\n\nExample:\n\n    salt-run salt.cmd test.arg 1 2 a=b",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				kwargs := wire.Map{}
+				for _, p := range c.Kwargs() {
+					if name, _ := p.Key.(string); !strings.HasPrefix(name, "__") && name != "with_pillar" {
+						kwargs = append(kwargs, p)
+					}
+				}
+				v, found, err := modules.Run(ctx, c.Text("fun"), c.Rest(), kwargs)
+				if !found {
+					return fmt.Sprintf("'%s' is not available.", c.Text("fun")), nil
+				}
+				return v, err
+			}},
+		{Name: "error.error", Params: []Param{Opt("name", nil), Opt("message", "")},
+			Doc: "Fail with a message, to try what happens then; without a name nothing happens.\n\nExample:\n\n    salt-run error.error name=Exception message='This is an error.'",
+			Run: func(_ context.Context, c *Call) (any, error) {
+				if !c.Given("name") {
+					return wire.Map{}, nil
+				}
+				return nil, errors.New(c.Text("message"))
+			}},
+	}
+}
+
+// Matching is the family match.
+func Matching(targets Resolver) []Function {
+	return []Function{{
+		Name: "match.compound_matches", Params: []Param{Need("expr"), Need("minion_id")},
+		Doc: "Tell whether a compound target means a minion: its id, or False. Pillar values must be given exactly.\n\nExample:\n\n" +
+			"    salt-run match.compound_matches 'I@foo:bar and G@os:Deb* and not db*' web1",
+		Run: func(ctx context.Context, c *Call) (any, error) {
+			res := any(false)
+			ids, incomplete, err := targets.Resolve(ctx, "compound_pillar_exact", c.Arg("expr"))
+			if incomplete != "" {
+				c.Warn(incomplete + untargeted)
+			}
+			if id := c.Text("minion_id"); err == nil && slices.Contains(ids, id) {
+				res = id
+			}
+			return wire.Map{{Key: "res", Value: res}}, nil
+		},
+	}}
+}
