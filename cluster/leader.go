@@ -87,6 +87,9 @@ func (n *Node) duties(ctx context.Context, caughtUp uint64) error {
 			return err
 		}
 	}
+	if err := n.forgetRestore(ctx); err != nil {
+		return err
+	}
 	if n.port != nil {
 		if err := n.align(ctx); err != nil {
 			return err

@@ -2,10 +2,16 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
 	"clustermaster/cluster/fsm"
+)
+
+const (
+	restorePart = 128 << 10        // bytes of one log entry of a restore: raft sends up to maxAppendEntries of them in raftTimeout
+	restoreAge  = 10 * time.Minute // after its last part a restore is given up
 )
 
 // Save returns what a backup keeps, as new as the last acknowledged command, and the index that it is of.
@@ -21,12 +27,21 @@ func (n *Node) Save(ctx context.Context) (fsm.Saved, uint64, error) {
 }
 
 // PutBack brings back what Save returned, here or on another cluster: the cluster key, the secrets of minions'
-// sessions and exactly those minion keys. Members stay as they are. It names the masters that did not confirm in time.
+// sessions and exactly those minion keys, all at one index. Members stay as they are. It names the masters that did not
+// confirm in time.
 func (n *Node) PutBack(ctx context.Context, saved fsm.Saved) (unconfirmed []string, err error) {
-	r, index, err := n.Propose(ctx, &fsm.Restore{Saved: saved, At: time.Now().UTC()})
-	if err == nil {
-		err = refused(r)
+	token := make([]byte, 16)
+	if _, err := rand.Read(token); err != nil {
+		return nil, fmt.Errorf("put state back: %w", err)
 	}
+	parts, end := saved.Split(string(token), time.Now().UTC(), restorePart)
+	for _, p := range parts {
+		p.At = time.Now().UTC()
+		if _, err := n.propose(ctx, p); err != nil {
+			return nil, fmt.Errorf("put state back: nothing was changed; lay aside part %d of %d: %w", p.Number+1, len(parts), err)
+		}
+	}
+	index, err := n.propose(ctx, end)
 	if err != nil {
 		return nil, fmt.Errorf("put state back: %w", err)
 	}
@@ -34,6 +49,24 @@ func (n *Node) PutBack(ctx context.Context, saved fsm.Saved) (unconfirmed []stri
 	if err := n.refreshSecrets(); err != nil {
 		return nil, fmt.Errorf("put state back: %w", err)
 	}
-	n.log.Warn("state of a backup put back", "n", len(saved.Keys), "index", index)
+	n.log.Warn("state of a backup put back", "n", len(saved.Keys), "parts", len(parts), "index", index)
 	return unconfirmed, nil
+}
+
+// propose is Propose where a refusal is an error.
+func (n *Node) propose(ctx context.Context, c fsm.Command) (index uint64, err error) {
+	r, index, err := n.Propose(ctx, c)
+	if err == nil {
+		err = refused(r)
+	}
+	return index, err
+}
+
+// forgetRestore throws away the parts of a restore whose master went away in the middle of it.
+func (n *Node) forgetRestore(ctx context.Context) error {
+	if since, ok := n.state.Unfinished(); !ok || time.Since(since) < restoreAge {
+		return nil
+	}
+	n.log.Warn("parts of a restore that did not come to its end are thrown away; run salt-run cluster.restore again")
+	return n.do(ctx, &fsm.RestorePart{Token: "none", At: time.Now().UTC()})
 }

@@ -423,6 +423,16 @@ func (s *suite) testAlive(t *testing.T) {
 func (s *suite) testCut(t *testing.T) {
 	c := s.minions(t)
 	connected(t, c.all(), 30*time.Second)
+	e2e.Eventually(t, 60*time.Second, "no minion is still on its way to start", func() error {
+		mark := c.events.mark()
+		<-time.After(4 * time.Second)
+		for _, m := range c.new {
+			if late := c.events.since(mark, func(h happening) bool { return startStep(h, m.ID) != "" }); len(late) > 0 {
+				return fmt.Errorf("%s: %v", m.ID, late[0].Tag)
+			}
+		}
+		return nil
+	})
 	mark := c.events.mark()
 	for _, m := range c.all() {
 		m.relay.cut(0, true)

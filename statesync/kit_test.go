@@ -23,7 +23,7 @@ import (
 
 // company is a set of masters in one process: real folders and real gRPC; only what they agree on is kept by the test.
 type company struct {
-	t *testing.T
+	t testing.TB
 
 	mu     sync.Mutex // guards all below
 	heads  map[Tree]Head
@@ -66,7 +66,7 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-func newCompany(t *testing.T, n int, change ...func(i int, o *Options)) *company {
+func newCompany(t testing.TB, n int, change ...func(i int, o *Options)) *company {
 	t.Helper()
 	c := &company{t: t, heads: make(map[Tree]Head)}
 	for range n {
@@ -372,7 +372,7 @@ func expect(t *testing.T, what, dir string, want tree) {
 }
 
 // eventually waits until f gives nil.
-func eventually(t *testing.T, what string, f func() error) {
+func eventually(t testing.TB, what string, f func() error) {
 	t.Helper()
 	end := time.Now().Add(30 * time.Second)
 	for {

@@ -5,9 +5,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"clustermaster/statesync/syncpb"
 )
 
 func TestPathsThatLeaveTheRootAreRefused(t *testing.T) {
@@ -230,4 +235,61 @@ func TestALinkInPlaceOfAFolderIsDrift(t *testing.T) {
 	expect(t, "outside", out, tree{"x": "644 mine", "y": "644 mine"})
 	expect(t, "b, forced", b.file, tree{"d/": "755", "d/x": "644 2", "d/z": "644 2"})
 	expect(t, "kept aside", rep.KeptIn[0], tree{"d": "-> " + out})
+}
+
+func FuzzReport(f *testing.F) {
+	r := Report{Tree: PillarRoots, Seq: 3, Added: 1, Kept: 2, KeptIn: []string{"/srv/x"}, Changes: []string{"+ base:0 a"}, Skipped: []string{"s"}, Error: "no room"}
+	r.addDrift(Drift{Scope{"base", 1}, "a/\xff", DriftEdited})
+	r.Missing = []Scope{{"dev", 0}}
+	b, err := proto.Marshal(r.toWire())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p := &syncpb.Report{}
+		if proto.Unmarshal(b, p) != nil {
+			return
+		}
+		r := reportFrom(p, "m2/1")
+		if r.Node != "m2/1" {
+			t.Errorf("it calls itself %q", r.Node)
+		}
+		if n := max(len(r.Drift), len(r.Missing), len(r.KeptIn), len(r.Changes), len(r.Skipped)); n > maxListed {
+			t.Errorf("%d entries", n)
+		}
+		if again := reportFrom(r.toWire(), r.Node); !reflect.DeepEqual(again, r) {
+			t.Errorf("%+v becomes %+v", r, again)
+		}
+	})
+}
+
+func FuzzLoadHashes(f *testing.F) {
+	file := filepath.Join(f.TempDir(), "hashes")
+	h := loadHashes(file, 0)
+	h.byRoot["/srv"] = map[string]hashed{"a": {stat: stat{kind: File, mode: 0o644, size: 3, dev: 1, ino: 2, mtime: 3, ctime: 4}, sum: sumOf([]byte("abc"))}}
+	h.dirty = true
+	if err := h.save(); err != nil {
+		f.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, sealed := range [][]byte{b, (&encoder{b: slices.Clone(b)}).sealed()} {
+			if err := os.WriteFile(file, sealed, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			h := loadHashes(file, 0)
+			h.dirty = true
+			if err := h.save(); err != nil {
+				t.Fatal(err)
+			}
+			if again := loadHashes(file, 0); !reflect.DeepEqual(again.byRoot, h.byRoot) {
+				t.Errorf("%v becomes %v", h.byRoot, again.byRoot)
+			}
+		}
+	})
 }

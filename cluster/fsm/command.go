@@ -33,6 +33,7 @@ const (
 	OpRestore         Op = 15
 	OpRecover         Op = 16
 	OpOnce            Op = 17
+	OpRestorePart     Op = 18
 
 	opIgnorable Op = 0x80 // set: a master too old to know the op may skip it; unset: it must stop
 
@@ -175,6 +176,8 @@ func newCommand(op Op) Command {
 		return new(Restore)
 	case OpRecover:
 		return new(Recover)
+	case OpRestorePart:
+		return new(RestorePart)
 	case OpOnce:
 		return new(Once)
 	case OpSetRootsHead:

@@ -250,6 +250,14 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(wrapped)
+	parts, end := backedUp(f).Split("token", at, 4000)
+	for _, c := range []fsm.Command{parts[0], parts[len(parts)-1], end} {
+		b, err := fsm.Encode(c)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := fsm.Decode(b)
 		if err != nil {
@@ -276,6 +284,9 @@ func FuzzRestore(f *testing.F) {
 	for i := range 60 {
 		s.Apply(uint64(i+2), randomCommand(r))
 	}
+	f.Add(snapshot(f, s))
+	parts, _ := backedUp(f).Split("token", at, 4000)
+	s.Apply(100, parts[0])
 	f.Add(snapshot(f, s))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := founded(t)

@@ -34,10 +34,12 @@ func (s *State) Saved() Saved {
 
 // Restore puts back what a backup kept: the cluster key, the secrets of minions' sessions, and exactly the keys of the
 // backup, each with the index that it had, so that minions need not sign in again. Bars are added to those there are,
-// but never against a present member.
+// but never against a present member. It has all of that itself, or the lists in Parts parts that came before it.
 type Restore struct {
 	Saved Saved     `msgpack:"saved"`
 	At    time.Time `msgpack:"at"`
+	Token string    `msgpack:"token,omitempty"` // of the parts
+	Parts int       `msgpack:"parts,omitempty"`
 }
 
 // Op implements Command.
@@ -50,30 +52,43 @@ func (c *Restore) apply(s *State, index uint64) Result {
 	if c.Saved.ClusterKey == "" || c.Saved.AES == "" || len(c.Saved.Session) == 0 {
 		return Result{Refused: RefusedInvalid}
 	}
+	if c.Parts > 0 && !s.collecting(c.Token, c.Parts) {
+		return Result{Refused: RefusedStale}
+	}
 	s.cluster.ClusterKey = c.Saved.ClusterKey
 	s.aes.replace([]byte(c.Saved.AES), c.At)
 	s.session.replace(c.Saved.Session, c.At)
 	s.keys, s.denied, s.deniedN, s.unvetted = make(map[string]*Key, len(c.Saved.Keys)), make(map[string][]Denied), 0, 0
-	for _, k := range c.Saved.Keys {
+	for i := range c.Parts {
+		s.putBack(&s.parts[i], index)
+	}
+	s.putBack(c.Saved.part(), index)
+	s.parts = nil
+	s.keysAt = index
+	return Result{Changed: true, change: Change{Restored: true, Secrets: true}}
+}
+
+// putBack adds lists of a backup.
+func (s *State) putBack(p *RestorePart, index uint64) {
+	for _, k := range p.Keys {
 		if k.ID == "" || k.State != KeyAccepted && k.State != KeyPending && k.State != KeyRejected {
 			continue
 		}
 		k.Since = k.Since.UTC()
 		s.putKey(k, index)
 	}
-	for id, list := range c.Saved.Denied {
-		if id == "" || len(list) == 0 {
+	for _, d := range p.Denied {
+		if d.ID == "" || len(d.Keys) == 0 {
 			continue
 		}
-		list = append([]Denied(nil), list...)
+		list := append([]Denied(nil), d.Keys...)
 		for i := range list {
 			list[i].At = list[i].At.UTC()
 		}
-		s.denied[id] = list
-		s.deniedN += len(list)
+		s.deniedN += len(list) - len(s.denied[d.ID])
+		s.denied[d.ID] = list
 	}
-	s.keysAt = index
-	for _, b := range c.Saved.Bars {
+	for _, b := range p.Bars {
 		taken := false
 		for _, m := range s.members {
 			taken = taken || m.ID == b.ID || m.SPKI == b.SPKI
@@ -83,7 +98,6 @@ func (c *Restore) apply(s *State, index uint64) Result {
 			s.bars[b.ID] = b
 		}
 	}
-	return Result{Changed: true, change: Change{Restored: true, Secrets: true}}
 }
 
 // replace makes a secret the active one at once.

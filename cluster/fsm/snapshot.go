@@ -24,6 +24,7 @@ const (
 	recordDenied record = 5
 	recordEnd    record = 6 // with the number of records before it
 	recordDone   record = 7 // of a Once
+	recordPart   record = 8 // of a restore under way
 
 	recordRootsHead record = 32
 )
@@ -45,11 +46,6 @@ type savedEpochs struct {
 	Old    []Epoch `msgpack:"old"`
 }
 
-type savedDenied struct {
-	ID   string   `msgpack:"id"`
-	Keys []Denied `msgpack:"keys"`
-}
-
 // Snapshot is a copy of the state at one index. The records are shared with the state, which never
 // changes a record in place.
 type Snapshot struct {
@@ -60,6 +56,7 @@ type Snapshot struct {
 	denied  map[string][]Denied
 	roots   map[uint8]RootsHead
 	done    []doneOnce
+	parts   []RestorePart
 }
 
 // Snapshot copies the state: cheap, in memory.
@@ -78,6 +75,7 @@ func (s *State) Snapshot() *Snapshot {
 		denied:  maps.Clone(s.denied),
 		roots:   maps.Clone(s.roots),
 		done:    s.done,
+		parts:   s.parts,
 	}
 }
 
@@ -109,7 +107,7 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 		put(recordKey, sn.keys[name])
 	}
 	for _, name := range sortedNames(sn.denied) {
-		put(recordDenied, &savedDenied{ID: name, Keys: sn.denied[name]})
+		put(recordDenied, &DeniedOf{ID: name, Keys: sn.denied[name]})
 	}
 	for _, tree := range slices.Sorted(maps.Keys(sn.roots)) {
 		head := sn.roots[tree]
@@ -117,6 +115,9 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	}
 	for i := range sn.done {
 		put(recordDone, &sn.done[i])
+	}
+	for i := range sn.parts {
+		put(recordPart, &sn.parts[i])
 	}
 	put(recordEnd, records)
 	if err == nil {
@@ -140,7 +141,7 @@ func (s *State) Restore(r io.Reader) error {
 	s.cluster, s.ring, s.aes, s.session = next.cluster, next.ring, next.aes, next.session
 	s.members, s.bySPKI, s.bars = next.members, next.bySPKI, next.bars
 	s.keys, s.denied, s.deniedN, s.unvetted = next.keys, next.denied, next.deniedN, next.unvetted
-	s.roots, s.done = next.roots, next.done
+	s.roots, s.done, s.parts = next.roots, next.done, next.parts
 	return nil
 }
 
@@ -215,7 +216,7 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 			}
 		}
 	case recordDenied:
-		var d savedDenied
+		var d DeniedOf
 		if decode(&d) {
 			for i := range d.Keys {
 				d.Keys[i].At = d.Keys[i].At.UTC()
@@ -236,6 +237,11 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 				d.Result.Keys[i].Key.Since = d.Result.Keys[i].Key.Since.UTC()
 			}
 			s.done = append(s.done, d)
+		}
+	case recordPart:
+		var p RestorePart
+		if decode(&p) {
+			s.parts = append(s.parts, p)
 		}
 	case recordEnd:
 		var records uint64

@@ -28,6 +28,7 @@ type State struct {
 	ring     Ring
 	done     []doneOnce          // oldest first
 	roots    map[uint8]RootsHead // by tree
+	parts    []RestorePart       // of the restore under way, by number
 }
 
 // Cluster is what is fixed when a cluster is founded. The zero value means: not founded.

@@ -1,0 +1,104 @@
+package fsm
+
+import "time"
+
+// RestorePart lays lists of a backup aside for the Restore that follows the last of them, so that no log entry is large
+// however many keys there are, and all of them come back at one index or none does. Parts come in order; number 0 of
+// another token throws away what was laid aside before, and one without any list does no more than that.
+type RestorePart struct {
+	Token  string     `msgpack:"token"` // random, names the restore
+	Number int        `msgpack:"number"`
+	Keys   []Key      `msgpack:"keys"`
+	Denied []DeniedOf `msgpack:"denied"`
+	Bars   []Bar      `msgpack:"bars"`
+	At     time.Time  `msgpack:"at"`
+}
+
+// DeniedOf are the denied keys of an id.
+type DeniedOf struct {
+	ID   string   `msgpack:"id"`
+	Keys []Denied `msgpack:"keys"`
+}
+
+// Op implements Command.
+func (*RestorePart) Op() Op { return OpRestorePart }
+
+func (c *RestorePart) apply(s *State, _ uint64) Result {
+	begun := len(s.parts) > 0 && s.parts[0].Token == c.Token
+	switch {
+	case s.cluster.UUID == "":
+		return Result{Refused: RefusedNotFounded}
+	case c.Token == "" || c.Number < 0:
+		return Result{Refused: RefusedInvalid}
+	case begun && c.Number < len(s.parts):
+		return Result{} // a repeat
+	case begun && c.Number == len(s.parts):
+		s.parts = append(s.parts[:len(s.parts):len(s.parts)], *c) // snapshots share the old one
+	case c.Number > 0:
+		return Result{Refused: RefusedStale}
+	case len(c.Keys)+len(c.Denied)+len(c.Bars) == 0:
+		s.parts = nil
+	default:
+		s.parts = []RestorePart{*c}
+	}
+	return Result{Changed: true}
+}
+
+// collecting says that just so many parts of a restore are laid aside.
+func (s *State) collecting(token string, parts int) bool {
+	return len(s.parts) == parts && s.parts[0].Token == token
+}
+
+// Unfinished says since when parts of a restore are laid aside that has not come to its end; false if none are.
+func (s *State) Unfinished() (since time.Time, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if len(s.parts) == 0 {
+		return time.Time{}, false
+	}
+	return s.parts[len(s.parts)-1].At, true
+}
+
+// part is the lists of a backup.
+func (v Saved) part() *RestorePart {
+	p := &RestorePart{Keys: v.Keys, Bars: v.Bars}
+	for _, id := range sortedNames(v.Denied) {
+		p.Denied = append(p.Denied, DeniedOf{id, v.Denied[id]})
+	}
+	return p
+}
+
+// overhead is what a record has beside its texts, in bytes, at most.
+const overhead = 200
+
+// Split makes the commands that put a backup back: parts of about limit bytes, and the Restore that ends them. A single
+// record may be larger than limit.
+func (v Saved) Split(token string, at time.Time, limit int) (parts []*RestorePart, end *Restore) {
+	all := v.part()
+	size := limit
+	next := func(n int) *RestorePart {
+		if size += n + overhead; size > limit {
+			size = n + overhead
+			parts = append(parts, &RestorePart{Token: token, Number: len(parts), At: at})
+		}
+		return parts[len(parts)-1]
+	}
+	for _, k := range all.Keys {
+		p := next(len(k.ID) + len(k.Pub))
+		p.Keys = append(p.Keys, k)
+	}
+	for _, d := range all.Denied {
+		n := len(d.ID)
+		for _, k := range d.Keys {
+			n += len(k.Pub) + overhead
+		}
+		p := next(n)
+		p.Denied = append(p.Denied, d)
+	}
+	for _, b := range all.Bars {
+		p := next(len(b.ID) + len(b.JoinKey))
+		p.Bars = append(p.Bars, b)
+	}
+	v.Keys, v.Denied, v.Bars = nil, nil, nil
+	return parts, &Restore{Saved: v, At: at, Token: token, Parts: len(parts)}
+}

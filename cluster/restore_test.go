@@ -1,0 +1,145 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermaster/cluster/clustertest"
+	"clustermaster/cluster/fsm"
+)
+
+// backupOf is what a cluster saves, with n keys more.
+func backupOf(t *testing.T, node *clustertest.Node, n int) fsm.Saved {
+	t.Helper()
+	saved, _, err := node.Save(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem := strings.Repeat("k", 451) // of 2048 bits
+	for i := range n {
+		saved.Keys = append(saved.Keys, fsm.Key{ID: fmt.Sprintf("minion%05d", i), Pub: pem, State: fsm.KeyAccepted, Since: time.Now().UTC(), Index: uint64(i + 1)})
+	}
+	return saved
+}
+
+func keyCount(n *clustertest.Node) int {
+	keys, _ := n.State().Keys()
+	return len(keys)
+}
+
+// hasKeys waits for that many keys.
+func hasKeys(want int) func(n *clustertest.Node) error {
+	return func(n *clustertest.Node) error {
+		if got := keyCount(n); got != want {
+			return fmt.Errorf("%d keys, want %d", got, want)
+		}
+		return nil
+	}
+}
+
+// Many keys come back, all at once for whoever looks, and the cluster takes other commands meanwhile.
+func TestLargeRestore(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	propose(t, c.Leader(), offer("stray"))
+	c.WaitAll("a stray", hasKeys(1))
+	for _, n := range []int{10_000, 30_000} {
+		by := c.Follower()
+		saved := backupOf(t, by, 0)
+		before := len(saved.Keys)
+		saved.Keys = backupOf(t, by, n).Keys[before:]
+		ctx, cancel := context.WithCancel(t.Context())
+		var watch sync.WaitGroup
+		others := 0
+		for _, node := range c.Nodes {
+			watch.Go(func() {
+				for ctx.Err() == nil {
+					if got := keyCount(node); got != before && got != n {
+						t.Errorf("%s has %d keys, which are neither the %d before nor the %d after", node.ID, got, before, n)
+						return
+					}
+					<-time.After(50 * time.Millisecond) // a look costs as much as many commands
+				}
+			})
+		}
+		watch.Go(func() {
+			for ctx.Err() == nil {
+				if _, _, err := c.Leader().Propose(ctx, fsm.Noop{}); err == nil {
+					others++
+				}
+			}
+		})
+		began := time.Now()
+		_, err := by.PutBack(t.Context(), saved)
+		took := time.Since(began)
+		cancel()
+		watch.Wait()
+		t.Logf("%d keys took %v, with %d other commands meanwhile", n, took, others)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if others < 10 {
+			t.Errorf("only %d other commands were taken meanwhile", others)
+		}
+		c.WaitAll("all keys", hasKeys(n))
+	}
+}
+
+// The leader dies in the middle of a restore: it goes on with the next one. Its own master dies: nothing comes back, and
+// another try has all.
+func TestRestoreIsCutShort(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitVoters(3)
+	const n = 10_000
+	begun := func(c *clustertest.Cluster, by *clustertest.Node) {
+		t.Helper()
+		c.Wait("parts arrive", func() error {
+			if _, ok := by.State().Unfinished(); !ok {
+				return errors.New("none")
+			}
+			return nil
+		})
+	}
+	by, leader := c.Follower(), c.Leader()
+	saved := backupOf(t, by, n)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := by.PutBack(t.Context(), saved)
+		ended <- err
+	}()
+	begun(c, by)
+	leader.Kill()
+	if err := <-ended; err != nil {
+		t.Errorf("without the leader: %v", err)
+	}
+	c.WaitAll("all keys", hasKeys(n))
+	leader.Start()
+	c.WaitReady()
+	c.WaitAll("all keys", hasKeys(n))
+
+	saved.Keys = saved.Keys[:n/2]
+	by = c.Follower()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, err := by.PutBack(ctx, saved)
+		ended <- err
+	}()
+	begun(c, by)
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("a restore without its master came to its end")
+	}
+	by.Kill()
+	c.WaitAll("the keys from before", hasKeys(n))
+	if _, err := c.Leader().PutBack(t.Context(), saved); err != nil {
+		t.Error(err)
+	}
+	c.WaitAll("the keys of the other try", hasKeys(n/2))
+}
