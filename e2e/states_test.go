@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,7 @@ peer_run: {'state-.*': ['manage.up']}
 		{"LargePillar", testLargePillar},
 		{"BrokenPillar", testBrokenPillar},
 		{"Mine", testMineCommands},
+		{"TargetsWhileAMasterIsDead", testTargetsWithoutOne},
 		{"Publish", testPublish},
 		{"Event", testEventSend},
 		{"BigFileWhileAMasterDies", func(t *testing.T, c *Cluster) { testBigFile(t, c, big) }},
@@ -355,6 +357,68 @@ func testEventSend(t *testing.T, c *Cluster) {
 		case <-deadline:
 			t.Fatalf("%d masters never saw the event", left)
 		}
+	}
+}
+
+// testTargetsWithoutOne: targets by grains, pillar and mine are right from the moment that a master dies, wherever they are asked
+// and whichever died, and when it is back.
+func testTargetsWithoutOne(t *testing.T, c *Cluster) {
+	answers(t, c.Masters[0], "*", "saltutil.refresh_pillar", "wait=True")
+	answers(t, c.Masters[0], "*", "mine.send", "test.echo", "mine-text")
+	isNew := func(m *Minion) bool { return strings.HasPrefix(m.Release, "3008") }
+	targets := []struct {
+		args  []string
+		means func(*Minion) bool
+	}{
+		{[]string{"-G", "e2e:3008*"}, isNew},
+		{[]string{"-P", "e2e:300[67]\\..*"}, func(m *Minion) bool { return !isNew(m) }},
+		{[]string{"-I", "release:new"}, isNew},
+		{[]string{"-I", "ports:ssh:22"}, func(*Minion) bool { return true }},
+		{[]string{"-J", "motd:state-.* SAYS 22"}, func(*Minion) bool { return true }},
+		{[]string{"-S", "127.0.0.0/8"}, func(*Minion) bool { return true }},
+		{[]string{"-S", "203.0.113.0/24"}, func(*Minion) bool { return false }},
+		{[]string{"-C", "state-* and not I@release:new"}, func(m *Minion) bool { return !isNew(m) }},
+		{[]string{"-C", "( G@e2e:3006* or J@release:n.w ) and S@127.0.0.1"}, func(m *Minion) bool { return isNew(m) || strings.HasPrefix(m.Release, "3006") }},
+	}
+	check := func(when string, asked ...*Master) {
+		t.Helper()
+		for _, m := range asked {
+			for _, tt := range targets {
+				var got, want []string
+				for _, x := range c.Minions {
+					if tt.means(x) {
+						want = append(want, x.ID)
+					}
+				}
+				slices.Sort(want)
+				r := m.Salt(t, append([]string{"--preview-target", "--out=json"}, tt.args...)...)
+				if err := json.Unmarshal([]byte(r.Stdout), &got); err != nil && len(want) > 0 {
+					t.Errorf("%s, asked at %s: %v\n%v", when, m.ID, err, r)
+				}
+				slices.Sort(got)
+				if !slices.Equal(got, want) || strings.Contains(r.Stderr, "incomplete") {
+					t.Errorf("%s, asked at %s: %v means %v, want %v\n%v", when, m.ID, tt.args, got, want, r)
+				}
+			}
+		}
+	}
+	check("all alive", c.Masters...)
+	for _, lost := range c.Masters {
+		others := c.Others(lost)
+		lost.Kill(t)
+		check(lost.ID+" just died", others...)
+		got := answers(t, others[0], "-C", "G@e2e:* and I@ports:ssh:22", "mine.get", "I@release:new", "test.echo", "compound")
+		for _, m := range c.Minions {
+			mine, _ := got[m.ID].(map[string]any)
+			for _, other := range c.Minions {
+				if _, there := mine[other.ID]; there != isNew(other) {
+					t.Errorf("without %s, mine.get on %s: %v", lost.ID, m.ID, got[m.ID])
+				}
+			}
+		}
+		lost.Run(t)
+		c.WaitReady(t, 60*time.Second, c.Masters...)
+		check(lost.ID+" is back", c.Masters...)
 	}
 }
 
