@@ -464,3 +464,95 @@ func TestAskRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAskAboutCopiesThatDiffer: a version that one owner alone has, or a stand-in alone for a dead owner, is the one that counts.
+func TestAskAboutCopiesThatDiffer(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c", "m4/d")
+	ctx := ctxFor(t)
+	k.settled()
+	k.fill(ctx, 60)
+	k.node("m4/d").kill()
+	s := k.store("m1/a")
+	v := s.view.Load()
+	want := map[string]byte{}
+	alone, held := 0, 0
+	for i := range 60 {
+		id := fmt.Sprintf("minion%03d", i)
+		p := v.latest().Partition(id)
+		c := change{rec: Record{
+			Key: Key{SpaceMinions, id, "grains"}, Value: []byte("os=Debian"), Version: Version{s.clock.next(), s.node}, partition: p,
+		}}
+		var to string
+		for _, n := range []string{"m1/a", "m2/b", "m3/c"} {
+			if !v.base.Owns(n, p) {
+				to, c.standIn, c.owed = n, true, []string{"m4/d"}
+				held++
+			}
+		}
+		if to == "" {
+			to = v.base.Owners(p)[2] // not the one that judges
+			alone++
+		}
+		if err := s.give(ctx, v, to, []change{c}); err != nil {
+			t.Fatal(err)
+		}
+		want[id] = 1
+	}
+	if alone == 0 || held == 0 {
+		t.Fatalf("%d versions on one owner, %d on a stand-in", alone, held)
+	}
+	for _, n := range []string{"m1/a", "m2/b", "m3/c"} {
+		got, cover, err := asks(ctx, k.store(n), "grains os=Debian")
+		if err != nil || !cover.Complete() || !maps.Equal(got, want) {
+			t.Errorf("asked at %s: %d minions of %d, %v, %v", n, len(got), len(want), cover, err)
+		}
+	}
+}
+
+// TestAskWhenThoseWhoMergeGoAway: who is lost after it was counted on is not counted on.
+func TestAskWhenThoseWhoMergeGoAway(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	k.settled()
+	want := k.fill(ctx, 60)
+	s := k.store("m1/a")
+	a, err := s.compile(SpaceMinions, []byte("grains os=Debian"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.hang("m2/b", true)
+	k.hang("m3/c", true)
+	q := &inquiry{s: s, v: s.view.Load(), a: a, question: []byte("grains os=Debian"), failed: map[string]bool{}, held: map[int][]string{}, unsure: map[int]bool{}}
+	all := q.partitions()
+	rest, err := q.merge(ctx, all)
+	if err != nil || len(rest) != len(all) || len(q.hits) != 0 {
+		t.Fatalf("%d of %d partitions are asked about again, %d hits, %v", len(rest), len(all), len(q.hits), err)
+	}
+	rest, err = q.merge(ctx, rest)
+	if err != nil || len(rest) != 0 || len(q.hits) != len(want) || len(q.unsure) != len(all) {
+		t.Errorf("%d left, %d hits of %d, %d partitions unsure, %v", len(rest), len(q.hits), len(want), len(q.unsure), err)
+	}
+}
+
+// TestAskAfterRecordsWereDropped: what was kept in memory of partitions that went to other masters goes too.
+func TestAskAfterRecordsWereDropped(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a")
+	ctx := ctxFor(t)
+	k.settled()
+	want := k.fill(ctx, 60)
+	s := k.store("m1/a")
+	if got, _, err := asks(ctx, s, "grains os=Debian"); err != nil || !maps.Equal(got, want) {
+		t.Fatal(len(got), err)
+	}
+	gone := s.cells.list(func(id cellID) bool { return id.partition%2 == 0 })
+	if done, err := s.dropCells(ctx, gone, s.view.Load().latest()); err != nil || !done {
+		t.Fatal(done, err)
+	}
+	maps.DeleteFunc(want, func(id string, _ byte) bool { return s.view.Load().latest().Partition(id)%2 == 0 })
+	if got, _, err := asks(ctx, s, "grains os=Debian"); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%d minions, want %d, %v", len(got), len(want), err)
+	}
+}
