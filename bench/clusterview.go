@@ -25,38 +25,51 @@ type ringFigures struct {
 
 // figures asks /metrics of a master.
 func (m *masterProcess) figures(ctx context.Context) (ringFigures, error) {
-	var f ringFigures
-	to := map[string]*float64{
-		"clustermaster_ring_records": &f.records, "clustermaster_ring_pending_partitions": &f.pending, "clustermaster_ring_hints": &f.owed,
-		"clustermaster_ring_transfer_bytes_total": &f.fetched, "clustermaster_statesync_fetched_bytes_total": &f.blobs,
+	v, err := m.metrics(ctx)
+	if err != nil {
+		return ringFigures{}, err
 	}
+	f := ringFigures{
+		records: v["clustermaster_ring_records"], pending: v["clustermaster_ring_pending_partitions"], owed: v["clustermaster_ring_hints"],
+		fetched: v["clustermaster_ring_transfer_bytes_total"], blobs: v["clustermaster_statesync_fetched_bytes_total"],
+	}
+	for _, name := range []string{"clustermaster_ring_records", "clustermaster_ring_pending_partitions", "clustermaster_ring_hints",
+		"clustermaster_ring_transfer_bytes_total", "clustermaster_statesync_fetched_bytes_total"} {
+		if _, ok := v[name]; !ok {
+			return f, fmt.Errorf("read metrics of %s: %s is missing", m.id, name)
+		}
+	}
+	return f, nil
+}
+
+// metrics is what /metrics of a master says: values by name and labels, as they are written there.
+func (m *masterProcess) metrics(ctx context.Context) (map[string]float64, error) {
 	client := &http.Client{Timeout: requestPatience, Transport: &http.Transport{DisableKeepAlives: true}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/metrics", m.host, healthPort+1), nil)
 	if err != nil {
-		return f, fmt.Errorf("ask %s for metrics: %w", m.id, err)
+		return nil, fmt.Errorf("ask %s for metrics: %w", m.id, err)
 	}
 	r, err := client.Do(req)
 	if err != nil {
-		return f, fmt.Errorf("ask %s for metrics: %w", m.id, err)
+		return nil, fmt.Errorf("ask %s for metrics: %w", m.id, err)
 	}
 	defer r.Body.Close()
+	values := make(map[string]float64)
 	lines := bufio.NewScanner(r.Body)
 	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		if v := to[name]; v != nil {
-			if *v, err = strconv.ParseFloat(value, 64); err != nil {
-				return f, fmt.Errorf("read metric %s of %s: %w", name, m.id, err)
-			}
-			delete(to, name)
+		at := strings.LastIndexByte(lines.Text(), ' ')
+		if at < 0 || strings.HasPrefix(lines.Text(), "#") {
+			continue
+		}
+		name := lines.Text()[:at]
+		if values[name], err = strconv.ParseFloat(lines.Text()[at+1:], 64); err != nil {
+			return nil, fmt.Errorf("read metric %s of %s: %w", name, m.id, err)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return f, fmt.Errorf("read metrics of %s: %w", m.id, err)
+		return nil, fmt.Errorf("read metrics of %s: %w", m.id, err)
 	}
-	if len(to) > 0 {
-		return f, fmt.Errorf("read metrics of %s: %d of those looked for are missing", m.id, len(to))
-	}
-	return f, nil
+	return values, nil
 }
 
 // order runs a function of salt-run, which must succeed.

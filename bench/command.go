@@ -21,8 +21,11 @@ const (
 	exitUsage = 64 // EX_USAGE
 )
 
-// compareCommand repeats a comparison.
-const compareCommand = "make bench-compare"
+// What repeats the figures of the pages in docs.
+const (
+	compareCommand = "make bench-compare"
+	benchCommand   = "make bench"
+)
 
 // Command is `clustermaster bench`. It returns the exit code: 0, or 1 when something could not be
 // measured, or 64 for a wrong command line. Ctrl-C ends it, and what it started.
@@ -97,13 +100,10 @@ func newBencher(f flags, stdout, stderr io.Writer) (*bencher, error) {
 func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 	if f.from != "" {
 		old, err := readReport(f.from)
-		if err == nil && len(old.Products) != 2 {
-			err = fmt.Errorf("read report: %s is not of a comparison", f.from)
-		}
 		if err != nil {
 			return err
 		}
-		return old.writePerformance(f.docs, compareCommand)
+		return old.writePage(f.docs)
 	}
 	b.say("%s", r.Machine)
 	b.progress.show("make %d keys", poolKeys)
@@ -115,26 +115,33 @@ func (b *bencher) run(ctx context.Context, f flags, r *Report) error {
 	}
 	if f.compare != "" {
 		p := comparePlan{program: f.binary, venv: f.compare, dir: f.dir, rounds: f.rounds, masters: f.sizes,
-			minions: f.minions, workers: f.workers, fleet: f.fleet}
+			minions: f.minions, workers: f.workers, fleets: f.fleets}
 		if err := b.compare(ctx, p, r); err != nil {
 			return err
 		}
 		if f.docs != "" {
-			return r.writePerformance(f.docs, compareCommand)
+			return r.writePage(f.docs)
 		}
 		_, err := io.WriteString(b.out, "\n"+r.performance("clustermaster bench --compare "+f.compare))
 		return err
 	}
 	if f.self {
-		s := selfPlan{program: f.binary, dir: f.dir, masters: f.sizes, minions: f.minions, workers: f.workers, fleet: f.fleet, profile: f.profile, fill: f.fill}
+		s := selfPlan{program: f.binary, dir: f.dir, masters: f.sizes, minions: f.minions, workers: f.workers, fleets: f.fleets, profile: f.profile, fill: f.fill}
 		if err := b.self(ctx, s, r); err != nil {
 			return err
 		}
 		printSummary(b.out, r)
-		return nil
 	}
 	if f.grow {
-		return b.grow(ctx, growPlan{program: f.binary, dir: f.dir, keys: f.accepted, workers: min(f.workers, f.accepted), roots: f.roots, returns: f.returns}, r)
+		if err := b.grow(ctx, f.growPlan(), r); err != nil {
+			return err
+		}
+	}
+	if f.self || f.grow {
+		if f.docs != "" {
+			return r.writePage(f.docs)
+		}
+		return nil
 	}
 	if f.keys == "" {
 		if f.keys, err = keyFile(); err != nil {

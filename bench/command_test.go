@@ -33,7 +33,12 @@ func TestCommandLine(t *testing.T) {
 		{"--master a --rate fast", "want requests per second"},
 		{"--master a --only nosuch", `unknown request "_nosuch"; there are _auth`},
 		{"--master a --only serve_file", "_serve_file needs --file"},
+		{"--self --fleet 10,10", "--fleet 10: want 0 to 10000, each more than the one before"},
+		{"--self --fleet 10001", "--fleet 10001: want"},
 		{"--grow --self", "give one of"},
+		{"--grow --parts masters,nosuch", "--parts nosuch: want some of minions,masters"},
+		{"--grow --job-sizes 0", "--job-sizes 0: want 1 to 1000"},
+		{"--grow --subscribers 10 --bad 10", "--bad 10: want 1 to 9"},
 		{"--grow --accepted-keys 0", "--accepted-keys 0: want 1 to"},
 		{"--nosuch", "unknown flag: --nosuch"},
 	} {
@@ -59,12 +64,12 @@ func TestDefaults(t *testing.T) {
 		kinds                    string
 		perSecond, share, warmup float64
 	}{
-		{"--master salt", "salt:4506", 100, 32, 5, "_auth _return _minion_event _pillar _file_list", 0, 0, 1},
-		{"--master salt:99 --minions 7", "salt:99", 7, 7, 5, "_auth _return _minion_event _pillar _file_list", 0, 0, 1},
-		{"--master ::1 --quick --rate 50%", "[::1]:4506", 32, 16, 1, "_auth _return _minion_event _pillar _file_list", 0, 0.5, 0.3},
-		{"--master [::1]:9 --quick --seconds 2 --rate 700", "[::1]:9", 32, 16, 2, "_auth _return _minion_event _pillar _file_list", 700, 0, 0.3},
+		{"--master salt", "salt:4506", 100, 32, 5, "_auth _return _minion_event _pillar _mine _mine_get _file_list", 0, 0, 1},
+		{"--master salt:99 --minions 7", "salt:99", 7, 7, 5, "_auth _return _minion_event _pillar _mine _mine_get _file_list", 0, 0, 1},
+		{"--master ::1 --quick --rate 50%", "[::1]:4506", 32, 16, 1, "_auth _return _minion_event _pillar _mine _mine_get _file_list", 0, 0.5, 0.3},
+		{"--master [::1]:9 --quick --seconds 2 --rate 700", "[::1]:9", 32, 16, 2, "_auth _return _minion_event _pillar _mine _mine_get _file_list", 700, 0, 0.3},
 		{"--master a --file x --only _return,serve_file,auth+token", "a:4506", 100, 32, 5, "_return _serve_file _auth+token", 0, 0, 1},
-		{"--master a --file x", "a:4506", 100, 32, 5, "_auth _return _minion_event _pillar _file_list _file_hash _serve_file", 0, 0, 1},
+		{"--master a --file x", "a:4506", 100, 32, 5, "_auth _return _minion_event _pillar _mine _mine_get _file_list _file_hash _serve_file", 0, 0, 1},
 	} {
 		f, _, err := parseFlags(strings.Fields(tt.args))
 		if err != nil {
@@ -143,13 +148,13 @@ func TestAgainstRealMaster(t *testing.T) {
 	report, keys := filepath.Join(dir, "report.json"), filepath.Join(dir, "new", "keys.pem")
 	var stdout, stderr bytes.Buffer
 	code := Command(ctx, []string{"--master", host, "--quick", "--minions", "8", "--workers", "4", "--seconds", "0.5", "--file", benchFile,
-		"--only", "auth,auth+token,return,minion_event,pillar,file_list,file_hash,serve_file", "--rate", "30%", "--keys", keys,
+		"--only", "auth,auth+token,return,minion_event,pillar,pillar+grains,mine,mine_get,file_list,file_hash,serve_file", "--rate", "30%", "--keys", keys,
 		"--pid", fmt.Sprint(master.Process.Pid), "--json", report}, &stdout, &stderr)
 	t.Log(stdout.String())
 	if code != exitGood || stderr.Len() > 0 {
 		t.Errorf("exit code %d: %s", code, stderr.String())
 	}
-	checkReport(t, report, 1, 16, 2)
+	checkReport(t, report, 1, 22, 2)
 
 	// A second run has the keys that the master knows; one with others is told what to do.
 	args := []string{"--master", host, "--quick", "--minions", "2", "--seconds", "0.1", "--only", "minion_event", "--keys"}
@@ -207,7 +212,7 @@ func checkReport(t *testing.T, path string, columns, loads, figures int) {
 			}
 		}
 		for _, f := range c.Figures {
-			if f.Value <= 0 || f.Unit == "" {
+			if f.Value <= 0 || f.Unit == "" || strings.Contains(f.Note, "only") {
 				t.Errorf("%s: %+v", c.Name, f)
 			}
 		}
@@ -227,12 +232,12 @@ func TestSelf(t *testing.T) {
 	report := filepath.Join(dir, "report.json")
 	var stdout, stderr bytes.Buffer
 	code := Command(t.Context(), []string{"--self", "--quick", "--binary", program, "--dir", dir, "--json", report, "--seconds", "0.4", "--minions", "12",
-		"--workers", "6", "--fleet", "9", "--only", "auth,return,return+job,minion_event,pillar,file_list", "--fill", "200"}, &stdout, &stderr)
+		"--workers", "6", "--fleet", "4,9", "--only", "auth,return,return+job,minion_event,pillar,pillar+grains,mine,mine_get,file_list", "--fill", "200"}, &stdout, &stderr)
 	t.Log(stdout.String())
 	if code != exitGood || stderr.Len() > 0 {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
-	checkReport(t, report, 2, 7, 9)
+	checkReport(t, report, 2, 10, 13)
 	if left, _ := filepath.Glob(filepath.Join(dir, "clustermaster-bench-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -241,13 +246,13 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// The whole of --grow, with our own masters.
-func TestGrow(t *testing.T) {
+// A fourth master joins three, and one dies.
+func TestGrowByOne(t *testing.T) {
 	program := ownProgram(t)
 	dir := t.TempDir()
 	report := filepath.Join(dir, "report.json")
 	var stdout, stderr bytes.Buffer
-	code := Command(t.Context(), []string{"--grow", "--binary", program, "--dir", dir, "--json", report, "--accepted-keys", "12", "--workers", "4",
+	code := Command(t.Context(), []string{"--grow", "--parts", "join", "--binary", program, "--dir", dir, "--json", report, "--accepted-keys", "12", "--workers", "4",
 		"--roots", "3", "--returns", "240"}, &stdout, &stderr)
 	t.Log(stdout.String())
 	if code != exitGood || stderr.Len() > 0 {

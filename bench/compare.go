@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -20,7 +21,7 @@ type comparePlan struct {
 	rounds             int
 	masters            []int
 	minions, workers   int
-	fleet              int // simulated minions of the first round's test.ping, of single masters
+	fleets             []int // simulated minions, of the first round and single masters
 }
 
 // compareSettle lets masters finish their start before their memory counts as idle.
@@ -32,14 +33,6 @@ const (
 	figureIdle   = "memory (PSS) of a master, idle"
 	figureLoaded = "memory (PSS) of a master, under load"
 )
-
-func figureFleet(n int) string {
-	return "memory (PSS) of a master with " + plural(n, "minion")
-}
-
-func figurePing(n int) string {
-	return "test.ping of " + plural(n, "minion") + ", publish to last return"
-}
 
 // compare measures Salt's own masters and ours in turns, so that whatever else the machine does befalls both.
 func (b *bencher) compare(ctx context.Context, p comparePlan, r *Report) error {
@@ -129,57 +122,44 @@ func (b *bencher) compareColumn(ctx context.Context, p comparePlan, prod product
 		return c, err
 	}
 	c.addMemory(figureLoaded, peak)
-	if round > 1 || n > 1 || p.fleet == 0 {
+	if round > 1 || n > 1 || len(p.fleets) == 0 {
 		return c, nil
 	}
-	return c, b.compareFleet(ctx, p, g, &c)
-}
-
-// compareFleet measures what needs minions that listen.
-func (b *bencher) compareFleet(ctx context.Context, p comparePlan, g *group, c *Column) error {
-	b.progress.show("start %d simulated minions", p.fleet)
-	f, err := joinFleet(ctx, g, c.Masters[0], p.fleet, b.keys)
+	f, err := b.newFleet(ctx, g)
 	if err != nil {
-		return err
+		return c, err
 	}
 	defer f.stop()
-	if !sleepUntil(ctx, time.Now().Add(settleTime)) {
-		return ctx.Err()
-	}
-	memory, err := g.memory()
-	if err != nil {
-		return err
-	}
-	c.addMemory(figureFleet(p.fleet), memory)
-	b.progress.show("test.ping of %d simulated minions", p.fleet)
-	var took []time.Duration
-	answers := p.fleet
-	for range 3 {
-		n, d, err := g.product.ping(ctx, g.masters[0])
-		if err != nil {
-			return err
+	for i, size := range p.fleets {
+		err := f.measure(ctx, b, size, &c)
+		var late *unstartedError
+		if errors.As(err, &late) { // it is a figure of the master that it can't have so many
+			for _, missed := range p.fleets[i:] {
+				c.unmeasured(missed, late)
+			}
+			break
 		}
-		took = append(took, d)
-		answers = min(answers, n)
+		if err != nil {
+			return c, err
+		}
 	}
-	slices.Sort(took)
-	note := "median of 3"
-	if answers < p.fleet {
-		note = fmt.Sprintf("median of 3; only %d answered at worst", answers)
-	}
-	c.add(figurePing(p.fleet), ms(took[1]), "ms", note)
-	return nil
+	return c, nil
 }
 
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
+	return thousands(n) + " " + noun + "s"
+}
+
+// thousands writes a number with commas.
+func thousands(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]
 	}
-	return text + " " + noun + "s"
+	return text
 }
 
 // rsaRate is how many RSA-2048 private operations all processors could make together in a second, with the code that
@@ -227,6 +207,9 @@ func (r *Report) rows(size int) []row {
 		if i < 0 {
 			i = len(out)
 			out = append(out, row{name: name, unit: unit, more: more})
+		}
+		if out[i].unit == "" { // the first that was looked at was not measured
+			out[i].unit = unit
 		}
 		of := &out[i].ours
 		if c.Product == r.Products[0] {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -22,9 +24,9 @@ figures; nothing passes or fails.
 With --master it measures any master, ours or Salt's; it needs to accept the minions
 bench1, bench2, ... (auto_accept: True, or salt-key -a 'bench*'). With --self it starts our own
 masters on loopback addresses, one and then three, and also measures their memory, their start
-and the time from the leader's death until all minions answer. With --grow it fills three of them
-with minion keys, roots and job returns, and measures how a fourth joins and how the copies of a dead
-one are made anew. With --compare it starts Salt's own masters and ours in turns, alone and as
+and the time from the leader's death until all minions answer. With --grow it measures how cost grows
+with minions, masters, the size of jobs and subscribers that stall, and how a fourth master joins three
+that are full of keys, roots and job returns. With --compare it starts Salt's own masters and ours in turns, alone and as
 clusters of three behind HAProxy.
 
 Requests:
@@ -37,7 +39,9 @@ Examples:
   clustermaster bench --self --only return --profile profiles
   clustermaster bench --self --sizes 1 --minions 1000 --only file_list --fill 1000000
   clustermaster bench --self --sizes 1,3,5,7 --only return,minion_event
-  clustermaster bench --grow --accepted-keys 2000 --roots 200 --returns 20000
+  clustermaster bench --grow --docs docs
+  clustermaster bench --grow --parts minions --fleet 1,100,5000
+  clustermaster bench --grow --parts join --accepted-keys 2000 --roots 200 --returns 20000
   clustermaster bench --compare .build/venvs/salt-3008.3 --docs docs
   clustermaster bench --master salt.example.net --minions 500 --workers 64 --seconds 20
   clustermaster bench --master 10.0.0.1,10.0.0.2,10.0.0.3 --only return,minion_event --rate 50%%
@@ -47,7 +51,10 @@ Examples:
 // flags are the command line's.
 type flags struct {
 	masters                       []string
-	minions, workers, fleet, pid  int
+	minions, workers, pid         int
+	fleets, jobSizes              []int
+	parts                         []string
+	subscribers, bad              int
 	fill                          int
 	accepted, roots, returns      int
 	seconds, warmup               float64
@@ -68,15 +75,19 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.SetOutput(io.Discard)
 	fs.StringSliceVar(&f.masters, "master", nil, "measure the master at `HOST[:PORT]` (request port, default 4506); several are measured together, connections spread over them")
 	fs.BoolVar(&f.self, "self", false, "start our own masters and measure them")
-	fs.BoolVar(&f.grow, "grow", false, "start three of our own masters, fill them, let a fourth join and kill one")
-	fs.IntVar(&f.accepted, "accepted-keys", 10_000, "with --grow: number of minions whose keys are accepted")
-	fs.IntVar(&f.roots, "roots", 1000, "with --grow: `MB` of file_roots, a file each")
-	fs.IntVar(&f.returns, "returns", 100_000, "with --grow: number of returns in the job cache")
+	fs.BoolVar(&f.grow, "grow", false, "start our own masters and measure how cost grows")
+	fs.StringSliceVar(&f.parts, "parts", growParts, "with --grow: what grows")
+	fs.IntSliceVar(&f.jobSizes, "job-sizes", []int{1, 10, 100, 1000}, "with --grow, sizes: `KB` of a job and of each of its returns, 1,000 bytes each")
+	fs.IntVar(&f.subscribers, "subscribers", 10_000, "with --grow, subscribers: number of them")
+	fs.IntVar(&f.bad, "bad", 100, "with --grow, subscribers: number of them that stall")
+	fs.IntVar(&f.accepted, "accepted-keys", 10_000, "with --grow, join: number of minions whose keys are accepted")
+	fs.IntVar(&f.roots, "roots", 1000, "with --grow, join: `MB` of file_roots, a file each")
+	fs.IntVar(&f.returns, "returns", 100_000, "with --grow, join: number of returns in the job cache")
 	fs.StringVar(&f.compare, "compare", "", "measure Salt's own master, installed in the virtual environment `VENV`, and ours in turns")
-	fs.IntSliceVar(&f.sizes, "sizes", []int{1, 3}, "with --self and --compare: numbers of masters to measure")
+	fs.IntSliceVar(&f.sizes, "sizes", []int{1, 3}, "with --self, --grow and --compare: numbers of masters to measure (with --grow default 1,3,5,7)")
 	fs.IntVar(&f.rounds, "rounds", 3, "with --compare: how often each is measured")
-	fs.StringVar(&f.docs, "docs", "", "with --compare: write performance.md and its plots into `DIR`")
-	fs.StringVar(&f.from, "from", "", "with --docs: write them from the JSON `FILE` of an earlier comparison")
+	fs.StringVar(&f.docs, "docs", "", "write the figures into `DIR`: performance.md with --compare, benchmarks.md with --self, growth.md with --grow, and plots")
+	fs.StringVar(&f.from, "from", "", "with --docs: write them from the JSON `FILE` of an earlier run")
 	fs.StringVar(&f.svg, "svg", "", "also draw the latencies into `FILE`")
 	fs.BoolVar(&f.quick, "quick", false, "shorter and smaller, for a first look (with --self about 40 s)")
 	fs.IntVar(&f.minions, "minions", 100, "number of minions, each with its own id and session key")
@@ -90,7 +101,7 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 	fs.StringVar(&f.prefix, "prefix", "bench", "of the minions' ids")
 	fs.StringVar(&f.keys, "keys", "", "with --master: `FILE` that keeps the minions' private keys from run to run (default below the user's cache folder)")
 	fs.IntVar(&f.pid, "pid", 0, "with --master: also measure memory (PSS) and CPU of this local process and its descendants")
-	fs.IntVar(&f.fleet, "fleet", 100, "with --self and --compare: number of simulated minions that listen and answer (with --compare default 1000, 0 for none)")
+	fs.IntSliceVar(&f.fleets, "fleet", []int{100}, "with --self, --grow and --compare: numbers of simulated minions that listen and answer, rising (default with --compare 1000,10000, with --grow 1,10,100,1000,10000); 0 for none")
 	fs.StringVar(&f.json, "json", "", "also write everything to `FILE`")
 	fs.StringVar(&f.binary, "binary", "", "with --self and --grow: the `PROGRAM` to start (default this one)")
 	fs.IntVar(&f.fill, "fill", 0, "with --self: put so many returns into the job cache, then measure disk, files and look-ups")
@@ -102,6 +113,22 @@ func parseFlags(args []string) (flags, *pflag.FlagSet, error) {
 		err = f.check(fs)
 	}
 	return f, fs, err
+}
+
+// growPlan is what the flags of --grow say.
+func (f *flags) growPlan() growPlan {
+	g := growPlan{
+		program: f.binary, dir: f.dir, parts: f.parts, minions: f.fleets, masters: f.sizes, crowd: f.minions, workers: f.workers, fleet: f.minions,
+		stalled: stalledPlan{subscribers: f.subscribers, bad: f.bad, publications: 80, size: 8000, every: 400 * time.Millisecond, queue: 20, putOut: true},
+		join:    joinPlan{keys: f.accepted, workers: min(f.workers, f.accepted), roots: f.roots, returns: f.returns},
+	}
+	if f.quick {
+		g.stalled.every, g.stalled.putOut = 50*time.Millisecond, false
+	}
+	for _, n := range f.jobSizes {
+		g.sizes = append(g.sizes, n*1000)
+	}
+	return g
 }
 
 func (f *flags) check(fs *pflag.FlagSet) error {
@@ -120,10 +147,12 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 	if f.from != "" && f.docs == "" {
 		return errors.New("--from needs --docs DIR")
 	}
-	least := 1
 	if f.compare != "" {
-		least = 0
-		f.defaults(map[string]func(){"fleet": func() { f.fleet = 1000 }, "seconds": func() { f.seconds = 3 }})
+		f.defaults(map[string]func(){"fleet": func() { f.fleets = []int{1000, 10_000} }, "seconds": func() { f.seconds = 2.5 }, "warmup": func() { f.warmup = 0.5 }})
+	}
+	if f.grow {
+		f.defaults(map[string]func(){"fleet": func() { f.fleets = []int{1, 10, 100, 1000, 10_000} }, "sizes": func() { f.sizes = []int{1, 3, 5, 7} },
+			"seconds": func() { f.seconds = 2 }, "warmup": func() { f.warmup = 0.5 }})
 	}
 	for i, m := range f.masters {
 		addr, err := masterAddr(m)
@@ -135,7 +164,8 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 	if f.quick {
 		f.defaults(map[string]func(){
 			"seconds": func() { f.seconds = 1 }, "warmup": func() { f.warmup = 0.3 },
-			"minions": func() { f.minions = 32 }, "workers": func() { f.workers = 16 }, "fleet": func() { f.fleet = 30 },
+			"minions": func() { f.minions = 32 }, "workers": func() { f.workers = 16 }, "fleet": func() { f.fleets = []int{30} },
+			"subscribers": func() { f.subscribers = 200 }, "bad": func() { f.bad = 20 },
 			"accepted-keys": func() { f.accepted = 200 }, "roots": func() { f.roots = 20 }, "returns": func() { f.returns = 4000 },
 		})
 	}
@@ -149,14 +179,31 @@ func (f *flags) check(fs *pflag.FlagSet) error {
 		max  float64
 	}{
 		{"minions", float64(f.minions), 1, 100_000}, {"workers", float64(f.workers), 1, float64(f.minions)}, {"seconds", f.seconds, 0.1, 86_400},
-		{"warmup", f.warmup, 0, 3600}, {"fleet", float64(f.fleet), float64(least), 10_000}, {"rounds", float64(f.rounds), 1, 99},
+		{"warmup", f.warmup, 0, 3600}, {"rounds", float64(f.rounds), 1, 99},
 		{"fill", float64(f.fill), 0, 100_000_000}, {"pid", float64(f.pid), 0, 1 << 30},
 		{"accepted-keys", float64(f.accepted), 1, 100_000}, {"roots", float64(f.roots), 1, 100_000}, {"returns", float64(f.returns), 1, 10_000_000},
+		{"subscribers", float64(f.subscribers), 2, 15_000}, {"bad", float64(f.bad), 1, float64(f.subscribers - 1)},
 	} {
 		if !(c.v >= c.min && c.v <= c.max) {
 			return fmt.Errorf("--%s %v: want %v to %v", c.name, c.v, c.min, c.max)
 		}
 	}
+	for _, p := range f.parts {
+		if !slices.Contains(growParts, p) {
+			return fmt.Errorf("--parts %s: want some of %s", p, strings.Join(growParts, ","))
+		}
+	}
+	for _, n := range f.jobSizes {
+		if n < 1 || n > 1000 {
+			return fmt.Errorf("--job-sizes %d: want 1 to 1000", n)
+		}
+	}
+	for i, n := range f.fleets {
+		if n < 0 || n > 10_000 || i > 0 && n <= f.fleets[i-1] {
+			return fmt.Errorf("--fleet %d: want 0 to 10000, each more than the one before", n)
+		}
+	}
+	f.fleets = slices.DeleteFunc(f.fleets, func(n int) bool { return n == 0 })
 	for _, n := range f.sizes {
 		if n < 1 || n > 9 {
 			return fmt.Errorf("--sizes %d: want 1 to 9", n)

@@ -132,6 +132,11 @@ func (c *crew) attempt(ctx context.Context, s *session) error {
 func (g *Generator) Check(ctx context.Context, k kind) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
+	if k.prepare != nil {
+		if err := k.prepare(ctx, g); err != nil {
+			return err
+		}
+	}
 	for _, c := range g.crews {
 		send := k.send
 		if k.name == "_pillar" {

@@ -2,33 +2,35 @@ package bench
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
-	"os"
 	"path/filepath"
 	"time"
-
-	"clustermaster/operator"
 )
+
+// Parts of --grow, in their order.
+const (
+	partJoin    = "join"
+	partMinions = "minions"
+	partMasters = "masters"
+	partSizes   = "sizes"
+	partStalled = "subscribers"
+)
+
+var growParts = []string{partMinions, partMasters, partSizes, partStalled, partJoin}
 
 // growPlan is what --grow does.
 type growPlan struct {
-	program, dir string
-	keys         int // accepted minions
-	workers      int // connections that they share
-	roots        int // MB of file_roots
-	returns      int // in the job cache
+	program, dir     string
+	parts            []string
+	minions, masters []int // numbers of them, rising
+	sizes            []int // bytes of a job and of each return of it
+	crowd, workers   int   // of the generator, when masters and sizes grow
+	fleet            int   // simulated minions, when masters and sizes grow
+	stalled          stalledPlan
+	join             joinPlan
 }
 
-const (
-	growMasters  = 3 // before the join
-	growCopies   = 3 // of each record, the default of cluster_replicas
-	growPatience = 30 * time.Minute
-)
-
-// grow starts three masters with keys, roots and returns, lets a fourth one join, and kills one of them.
+// grow measures how cost grows, one part after the other.
 func (b *bencher) grow(ctx context.Context, s growPlan, r *Report) (err error) {
 	program, err := programOf(s.program)
 	if err != nil {
@@ -39,78 +41,122 @@ func (b *bencher) grow(ctx context.Context, s growPlan, r *Report) (err error) {
 		return err
 	}
 	defer func() { done(err) }()
-	p := clustermaster(program)
-	p.isolated = true
-	p.options = "runner_returns: false\n" // looking adds no records
-	b.progress.show("start %d masters", growMasters)
-	o, err := startGroup(ctx, p, dir, growMasters, "")
+	for _, part := range s.parts {
+		b.say("\nGrowth: %s", part)
+		switch part {
+		case partMinions:
+			err = b.growMinions(ctx, s, program, dir, r)
+		case partMasters:
+			err = b.growMasters(ctx, s, program, dir, r)
+		case partSizes:
+			err = b.growSizes(ctx, s, program, dir, r)
+		case partStalled:
+			err = b.stalled(ctx, s.stalled, program, dir, r)
+		case partJoin:
+			err = b.joinOne(ctx, s.join, program, filepath.Join(dir, "join"), r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// growMinions lets more and more simulated minions come to one master.
+func (b *bencher) growMinions(ctx context.Context, s growPlan, program, dir string, r *Report) error {
+	b.progress.show("start a master")
+	o, err := startGroup(ctx, clustermaster(program), filepath.Join(dir, "minions"), 1, "")
 	if err != nil {
 		return err
 	}
 	defer o.stop()
-	c := Column{Name: fmt.Sprintf("%d masters and one more", growMasters), Masters: o.requestAddrs(), Minions: s.keys, Workers: s.workers}
-	err = b.growColumn(ctx, s, o, &c)
-	r.Columns = append(r.Columns, c)
+	f, err := b.newFleet(ctx, o)
 	if err != nil {
-		return fmt.Errorf("measure %s: %w", c.Name, err)
+		return err
 	}
-	printColumn(b.out, c)
+	defer f.stop()
+	for _, n := range append([]int{0}, s.minions...) {
+		c := Column{Part: partMinions, Name: plural(n, "minion"), Masters: o.requestAddrs(), Minions: n}
+		if n == 0 {
+			sleepUntil(ctx, time.Now().Add(settleTime))
+			memory, err := o.memory()
+			if err != nil {
+				return err
+			}
+			c.addMemory(figureFleet(0), memory)
+		} else if err := f.measure(ctx, b, n, &c); err != nil {
+			return fmt.Errorf("measure %s: %w", c.Name, err)
+		}
+		r.Columns = append(r.Columns, c)
+		printColumn(b.out, c)
+	}
 	return nil
 }
 
-func (b *bencher) growColumn(ctx context.Context, s growPlan, o *group, c *Column) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, growPatience, fmt.Errorf("not within %s", growPatience))
-	defer cancel()
-	begun := time.Now()
-	g, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: s.keys, Workers: s.workers, Prefix: "bench", SaltEnv: "base"})
-	if err != nil {
+// growMasters measures clusters of more and more masters.
+func (b *bencher) growMasters(ctx context.Context, s growPlan, program, dir string, r *Report) error {
+	plan := b.plan
+	defer func() { b.plan = plan }()
+	var err error
+	if b.plan.kinds, err = choose("auth,return,minion_event,pillar,mine", ""); err != nil {
 		return err
 	}
-	c.add(plural(s.keys, "minion key")+" accepted by their first sign-ins", time.Since(begun).Seconds(), "s", "")
-	err = b.fill(ctx, g, o, s.returns, c)
-	g.Close()
-	if err != nil {
-		return err
+	for _, n := range s.masters {
+		c, err := b.selfColumn(ctx, selfPlan{minions: s.crowd, workers: s.workers, fleets: []int{s.fleet}}, program, filepath.Join(dir, fmt.Sprintf("masters%d", n)), plural(n, "master"), n)
+		c.Part = partMasters
+		r.Columns = append(r.Columns, c)
+		if err != nil {
+			return fmt.Errorf("measure %s: %w", c.Name, err)
+		}
+		printColumn(b.out, c)
 	}
-	b.progress.show("make %d MB of file_roots", s.roots)
-	files, _ := o.rootsOf(o.masters[0])
-	if err := makeBulk(filepath.Join(files, "bulk"), s.roots); err != nil {
-		return err
-	}
-	client, err := operator.Dial(ctx, o.masters[0].sockDir())
-	if err != nil {
-		return fmt.Errorf("reach %s: %w", o.masters[0].id, err)
-	}
-	defer client.Close()
-	w := &growth{o: o, client: client, c: c, plan: s}
-	for _, step := range []struct {
-		name string
-		run  func(context.Context) error
-	}{
-		{"sync the roots of three masters", w.syncRoots}, {"count records", w.count}, {"a fourth master joins", w.join},
-		{"copies that others own now are dropped", w.dropped}, {"kill -9 and cluster.remove of a master", w.lose},
-	} {
-		b.progress.show("%s", step.name)
-		if err := step.run(ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.name, errors.Join(err, context.Cause(ctx)))
+	return nil
+}
+
+// growSizes measures larger and larger jobs and returns.
+func (b *bencher) growSizes(ctx context.Context, s growPlan, program, dir string, r *Report) error {
+	plan := b.plan
+	defer func() { b.plan = plan }()
+	for _, masters := range []int{1, 3} {
+		if err := b.growSizesOf(ctx, s, program, filepath.Join(dir, fmt.Sprintf("sizes%d", masters)), masters, r); err != nil {
+			return fmt.Errorf("measure sizes with %s: %w", plural(masters, "master"), err)
 		}
 	}
 	return nil
 }
 
-// makeBulk makes n files of 1 MB that can't be compressed and are the same in each run.
-func makeBulk(dir string, n int) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make file root: %w", err)
+func (b *bencher) growSizesOf(ctx context.Context, s growPlan, program, dir string, masters int, r *Report) error {
+	b.progress.show("start %s", plural(masters, "master"))
+	o, err := startGroup(ctx, clustermaster(program), dir, masters, "")
+	if err != nil {
+		return err
 	}
-	content := make([]byte, 1<<20)
-	for i := range n {
-		var seed [32]byte
-		binary.BigEndian.PutUint64(seed[:], uint64(i))
-		mathrand.NewChaCha8(seed).Read(content)
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%06d.bin", i)), content, 0o644); err != nil {
-			return fmt.Errorf("make file root: %w", err)
+	defer o.stop()
+	g, err := b.connect(ctx, Crowd{Masters: o.requestAddrs(), Minions: s.crowd, Workers: s.workers, Prefix: "bench", SaltEnv: "base"})
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	f, err := b.newFleet(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer f.stop()
+	if _, err := f.grow(ctx, b, s.fleet); err != nil {
+		return err
+	}
+	for _, size := range s.sizes {
+		c := Column{Part: partSizes, Name: plural(masters, "master") + ", jobs of " + sizeName(size), Masters: o.requestAddrs(), Minions: s.crowd, Workers: s.workers, Bytes: size}
+		b.plan.kinds = []kind{returnOf(textOf(size))}
+		if c.Loads, err = b.loads(ctx, g, o.pids(), nil); err != nil {
+			return err
 		}
+		c.add(figureReturned, c.Loads[0].PerSecond*float64(size)/1e6, "MB/s", "")
+		if err := f.measureSize(ctx, b, size, &c); err != nil {
+			return err
+		}
+		r.Columns = append(r.Columns, c)
+		printColumn(b.out, c)
 	}
 	return nil
 }

@@ -306,6 +306,16 @@ func (o *group) hosts() []string {
 	return out
 }
 
+// sources are source addresses for minions of their own, of the group's block.
+func (o *group) sources() []net.IP {
+	out := make([]net.IP, 50)
+	for i := range out {
+		out[i] = net.ParseIP(o.front).To4()
+		out[i][3] += byte(1 + i)
+	}
+	return out
+}
+
 func (o *group) requestAddrs() []string {
 	var out []string
 	for _, m := range o.masters {

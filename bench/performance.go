@@ -2,8 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,22 +10,15 @@ import (
 
 // writePerformance writes a comparison as performance.md with its plots into a folder.
 func (r *Report) writePerformance(dir, command string) error {
-	files := map[string][]byte{"performance.md": []byte(r.performance(command))}
+	p := new(page)
+	p.WriteString(r.performance(command))
+	p.files = make(map[string][]byte)
 	for _, size := range r.sizes() {
 		for name, c := range r.charts(size) {
-			files[name] = c.SVG()
+			p.files[name] = c.SVG()
 		}
 	}
-	err := os.MkdirAll(dir, 0o755)
-	for name, b := range files {
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), b, 0o644)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("write the comparison: %w", err)
-	}
-	return nil
+	return p.write(dir, "performance.md")
 }
 
 func (r *Report) sizes() []int {
@@ -91,7 +82,7 @@ func (r *Report) performance(command string) string {
 			if len(ratios) > 1 {
 				ratio += fmt.Sprintf(" (%s to %s)", chart.Number(ratios[0]), chart.Number(ratios[len(ratios)-1]))
 			}
-			say("| %s | %s | %s | %s |", title(x), cell(x.theirs, x.unit), cell(x.ours, x.unit), ratio)
+			say("| %s | %s | %s | %s |", title(x), r.cell(x, size, theirs), r.cell(x, size, ours), ratio)
 		}
 		say("\n![requests per second](performance-throughput-%d.svg)\n\n![memory](performance-memory-%d.svg)", size, size)
 	}
@@ -139,14 +130,23 @@ func title(x row) string {
 	return x.name
 }
 
-func cell(v []float64, unit string) string {
-	if median(v) == 0 {
-		return "-"
+// cell is a product's median, or why there is none.
+func (r *Report) cell(x row, size int, product string) string {
+	v := x.ours
+	if product == r.Products[0] {
+		v = x.theirs
 	}
-	if unit == "/s" {
-		return chart.Number(median(v))
+	if median(v) > 0 {
+		return strings.TrimSuffix(chart.Number(median(v))+" "+x.unit, " /s")
 	}
-	return chart.Number(median(v)) + " " + unit
+	for i := range r.Columns {
+		if c := &r.Columns[i]; c.Size == size && c.Product == product {
+			if f, ok := c.figure(x.name); ok && f.Note != "" {
+				return f.Note
+			}
+		}
+	}
+	return "-"
 }
 
 func (r *Report) rounds() int {

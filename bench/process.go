@@ -129,6 +129,16 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// openFilesLimit is how many files this process may have open, and a master that it starts: the Go runtime has raised the
+// soft limit to the hard one, as Salt's master does.
+func openFilesLimit() (int, error) {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return 0, fmt.Errorf("read limit of open files: %w", err)
+	}
+	return int(min(l.Cur, 1<<30)), nil
+}
+
 // Machine is where a report was made.
 type Machine struct {
 	CPUs     int    `json:"cpus"`

@@ -29,9 +29,19 @@ type product struct {
 	// isolated: each master has roots of its own.
 	isolated bool
 	ready    func(ctx context.Context, m *masterProcess) bool
-	// ping publishes one test.ping to all simulated minions and returns how many answered, and how long the last one took
-	// from the publication on.
-	ping func(ctx context.Context, m *masterProcess) (answered int, took time.Duration, err error)
+	// ping publishes one test.ping and returns how many answered, and how long the last one took from the publication on.
+	ping func(ctx context.Context, m *masterProcess, p ping) (answered int, took time.Duration, err error)
+}
+
+// ping is a test.ping of simulated minions.
+type ping struct {
+	tgt, tgtType string
+	minions      int // that it is for
+}
+
+// timeout is how long the client waits.
+func (p ping) timeout() time.Duration {
+	return 15*time.Second + time.Duration(p.minions)*5*time.Millisecond
 }
 
 // clustermaster is our own product, ready when it says so.
@@ -49,8 +59,8 @@ func saltProduct(venv string, key *keyPair) (product, error) {
 	return product{
 		name: "Salt " + release, argv: []string{program}, sharedKeys: true, options: "enable_fqdns_grains: false\n",
 		ready: answers(key),
-		ping: func(ctx context.Context, m *masterProcess) (int, time.Duration, error) {
-			return clientPing(ctx, filepath.Join(venv, "bin", "python"), m)
+		ping: func(ctx context.Context, m *masterProcess, p ping) (int, time.Duration, error) {
+			return clientPing(ctx, filepath.Join(venv, "bin", "python"), m, p)
 		},
 	}, nil
 }
@@ -83,15 +93,15 @@ func answers(key *keyPair) func(context.Context, *masterProcess) bool {
 }
 
 // operatorPing publishes through our master's operator socket.
-func operatorPing(ctx context.Context, m *masterProcess) (answered int, took time.Duration, err error) {
+func operatorPing(ctx context.Context, m *masterProcess, p ping) (answered int, took time.Duration, err error) {
 	client, err := operator.Dial(ctx, m.sockDir())
 	if err != nil {
 		return 0, 0, fmt.Errorf("ping through %s: %w", m.id, err)
 	}
 	defer client.Close()
 	start := time.Now()
-	_, err = gather.Run(ctx, client, gather.Publish{Tgt: fleetPrefix + "*", TgtType: "glob", Fun: "test.ping", User: "root"},
-		gather.Options{Timeout: pingTimeout}, func(string, gather.Return) {
+	_, err = gather.Run(ctx, client, gather.Publish{Tgt: p.tgt, TgtType: p.tgtType, Fun: "test.ping", User: "root"},
+		gather.Options{Timeout: p.timeout()}, func(string, gather.Return) {
 			answered++
 			took = time.Since(start)
 		})
@@ -102,20 +112,20 @@ func operatorPing(ctx context.Context, m *masterProcess) (answered int, took tim
 }
 
 // clientPing publishes through Salt's own LocalClient, which is started first and not part of the time.
-func clientPing(ctx context.Context, python string, m *masterProcess) (answered int, took time.Duration, err error) {
+func clientPing(ctx context.Context, python string, m *masterProcess, p ping) (answered int, took time.Duration, err error) {
 	const script = `import json, sys, time
 import salt.client
 client = salt.client.LocalClient(sys.argv[1])
 start = last = time.time()
 ids = set()
-for answer in client.cmd_iter(sys.argv[2], "test.ping", timeout=float(sys.argv[3])):
+for answer in client.cmd_iter(sys.argv[2], "test.ping", tgt_type=sys.argv[3], timeout=float(sys.argv[4])):
     for minion, value in answer.items():
         if value.get("ret") is True:
             ids.add(minion)
             last = time.time()
 json.dump([len(ids), last - start], sys.stdout)
 `
-	cmd := exec.CommandContext(ctx, python, "-c", script, filepath.Join(m.dir, "master"), fleetPrefix+"*", fmt.Sprint(pingTimeout.Seconds()))
+	cmd := exec.CommandContext(ctx, python, "-c", script, filepath.Join(m.dir, "master"), p.tgt, p.tgtType, fmt.Sprint(p.timeout().Seconds()))
 	out, err := cmd.Output()
 	if err != nil {
 		var ended *exec.ExitError

@@ -52,8 +52,13 @@ func (p *progress) clear() {
 	}
 }
 
-// watch shows how a meter moves until the returned function is called.
-func (p *progress) watch(name string, m *meter, of time.Duration) (stop func()) {
+// follow shows how a count comes nearer to its end until the returned function is called.
+func (p *progress) follow(name string, of int, count func() int) (stop func()) {
+	return p.tick(func(since time.Duration) { p.show("%s  %.0f s  %d of %d", name, since.Seconds(), count(), of) })
+}
+
+// tick calls f again and again until the returned function is called; on no terminal, never.
+func (p *progress) tick(f func(since time.Duration)) (stop func()) {
 	if p.w == nil {
 		return func() {}
 	}
@@ -63,24 +68,31 @@ func (p *progress) watch(name string, m *meter, of time.Duration) (stop func()) 
 		start := time.Now()
 		tick := time.NewTicker(250 * time.Millisecond)
 		defer tick.Stop()
-		var last uint64
-		at := start
 		for {
 			select {
 			case <-done:
 				p.clear()
 				return
 			case now := <-tick.C:
-				n := m.answered.Load()
-				rate := float64(n-last) / now.Sub(at).Seconds()
-				last, at = n, now
-				limit := ""
-				if of > 0 {
-					limit = fmt.Sprintf(" of %.0f", of.Seconds())
-				}
-				p.show("%s  %.0f%s s  %s/s  %d answers  %d failed", name, now.Sub(start).Seconds(), limit, chart.Number(rate), n, m.failed.Load())
+				f(now.Sub(start))
 			}
 		}
 	}()
 	return func() { close(done); <-ended }
+}
+
+// watch shows how a meter moves until the returned function is called.
+func (p *progress) watch(name string, m *meter, of time.Duration) (stop func()) {
+	var last uint64
+	var at time.Duration
+	limit := ""
+	if of > 0 {
+		limit = fmt.Sprintf(" of %.0f", of.Seconds())
+	}
+	return p.tick(func(since time.Duration) {
+		n := m.answered.Load()
+		rate := float64(n-last) / (since - at).Seconds()
+		last, at = n, since
+		p.show("%s  %.0f%s s  %s/s  %d answers  %d failed", name, since.Seconds(), limit, chart.Number(rate), n, m.failed.Load())
+	})
 }

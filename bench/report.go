@@ -36,6 +36,9 @@ type Column struct {
 	Product string `json:"product,omitempty"`
 	Size    int    `json:"size,omitempty"`
 	Round   int    `json:"round,omitempty"`
+	// Part (of --grow) is what is grown, and Bytes the size of a job, if that is it.
+	Part  string `json:"part,omitempty"`
+	Bytes int    `json:"bytes,omitempty"`
 	// Err says why the column ends early.
 	Err string `json:"error,omitempty"`
 }
@@ -44,7 +47,7 @@ type Column struct {
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	Unit  string  `json:"unit"` // MB, MB/s, s, ms, files or copies
+	Unit  string  `json:"unit"` // MB, MB/s, s, ms, %, files, copies or publications; "" if nothing was measured, which the note explains
 	Note  string  `json:"note,omitempty"`
 }
 
@@ -133,7 +136,11 @@ func (l *Load) row() []string {
 
 // printColumn prints all of one column.
 func printColumn(w io.Writer, c Column) {
-	fmt.Fprintf(w, "\n%s: %s; %d minions on %d connections\n\n", c.Name, strings.Join(c.Masters, " "), c.Minions, c.Workers)
+	fmt.Fprintf(w, "\n%s: %s", c.Name, strings.Join(c.Masters, " "))
+	if c.Workers > 0 {
+		fmt.Fprintf(w, "; %d minions on %d connections", c.Minions, c.Workers)
+	}
+	fmt.Fprint(w, "\n\n")
 	if len(c.Loads) > 0 {
 		rows := [][]string{loadHead}
 		for i := range c.Loads {
@@ -156,6 +163,9 @@ func printColumn(w io.Writer, c Column) {
 
 // String is the value with its unit and note.
 func (f Figure) String() string {
+	if f.Unit == "" {
+		return f.Note
+	}
 	s := chart.Number(f.Value) + " " + f.Unit
 	if f.Note != "" {
 		s += " (" + f.Note + ")"
@@ -163,9 +173,14 @@ func (f Figure) String() string {
 	return s
 }
 
-// printSummary prints the columns side by side: throughput with p50/p99 of the closed
-// loops, then the open ones and the figures.
+// printSummary prints the columns side by side.
 func printSummary(w io.Writer, r *Report) {
+	fmt.Fprintln(w)
+	table(w, r.summary())
+}
+
+// summary are the columns side by side: throughput with p50/p99 of the closed loops, then the open ones and the figures.
+func (r *Report) summary() [][]string {
 	head := []string{"figure"}
 	for _, c := range r.Columns {
 		head = append(head, c.Name)
@@ -190,16 +205,10 @@ func printSummary(w io.Writer, r *Report) {
 	}
 	for _, name := range figureNames(r) {
 		addRow(name, func(c *Column) string {
-			for _, f := range c.Figures {
-				if f.Name == name {
-					return chart.Number(f.Value) + " " + f.Unit
-				}
-			}
-			return "-"
+			return c.cellOf(name)
 		})
 	}
-	fmt.Fprintln(w)
-	table(w, rows)
+	return rows
 }
 
 // summaryTitle is the same in all columns, though the rates of open loops differ.

@@ -21,8 +21,10 @@ type kind struct {
 	about string
 	// file says that the kind needs a file of the file server.
 	file bool
-	// unasked is false for kinds that only run when named.
+	// unasked kinds only run when named.
 	unasked bool
+	// prepare, if not nil, is called once before the kind is checked.
+	prepare func(ctx context.Context, g *Generator) error
 	send    func(ctx context.Context, s *session, l *line, j *job) error
 }
 
@@ -35,6 +37,9 @@ func kinds() []kind {
 		{name: "_return+job", about: "the same, but each jid is that of all minions once (Salt's own master wants such a jid published)", unasked: true, send: sendJobReturn},
 		{name: "_minion_event", about: "one event of 100 bytes", send: sendEvent},
 		{name: "_pillar", about: "the pillar, with grains of a usual size", send: sendPillar},
+		{name: "_pillar+grains", about: "the same, with a grain that changes each time", unasked: true, send: sendPillarGrains},
+		{name: "_mine", about: "what one mine function returned, 100 bytes", send: sendMine},
+		{name: "_mine_get", about: "a mine function of ten minions", prepare: fillMine, send: sendMineGet},
 		{name: "_file_list", about: "the list of all files of an environment", send: sendFileList},
 		{name: "_file_hash", about: "the hash of one file", file: true, send: sendFileHash},
 		{name: "_serve_file", about: "the first MiB of one file", file: true, send: sendFile},
@@ -79,6 +84,7 @@ func kindNames() string {
 // job is what the requests of one run have in common.
 type job struct {
 	saltenv, file string
+	mine          []any        // ids whose mine is asked for
 	lastJID       atomic.Int64 // microseconds since the epoch
 
 	mu     sync.Mutex // guards shared
@@ -190,9 +196,13 @@ func sendJobReturn(ctx context.Context, s *session, l *line, j *job) error {
 }
 
 func returnPing(ctx context.Context, s *session, l *line, jid string) error {
+	return returnValue(ctx, s, l, jid, "test.ping", true)
+}
+
+func returnValue(ctx context.Context, s *session, l *line, jid, fun string, value any) error {
 	v, err := s.call(ctx, l, wire.Map{
-		{Key: "cmd", Value: "_return"}, {Key: "id", Value: s.id}, {Key: "success", Value: true}, {Key: "return", Value: true},
-		{Key: "retcode", Value: 0}, {Key: "jid", Value: jid}, {Key: "fun", Value: "test.ping"}, {Key: "fun_args", Value: []any{}},
+		{Key: "cmd", Value: "_return"}, {Key: "id", Value: s.id}, {Key: "success", Value: true}, {Key: "return", Value: value},
+		{Key: "retcode", Value: 0}, {Key: "jid", Value: jid}, {Key: "fun", Value: fun}, {Key: "fun_args", Value: []any{}},
 		{Key: "user", Value: "root"}, {Key: "_stamp", Value: wire.Stamp(time.Now())},
 	})
 	if err != nil {
@@ -221,9 +231,9 @@ func sendEvent(ctx context.Context, s *session, l *line, _ *job) error {
 }
 
 // pillarLoad is the request of session s.
-func (s *session) pillarLoad(j *job) wire.Map {
+func (s *session) pillarLoad(grains wire.Map) wire.Map {
 	return wire.Map{
-		{Key: "id", Value: s.id}, {Key: "grains", Value: grains(s.id)}, {Key: "saltenv", Value: nil}, {Key: "pillarenv", Value: nil},
+		{Key: "id", Value: s.id}, {Key: "grains", Value: grains}, {Key: "saltenv", Value: nil}, {Key: "pillarenv", Value: nil},
 		{Key: "pillar_override", Value: wire.Map{}}, {Key: "extra_minion_data", Value: wire.Map{}},
 		{Key: "ver", Value: "2"}, {Key: "cmd", Value: "_pillar"},
 	}
@@ -231,8 +241,17 @@ func (s *session) pillarLoad(j *job) wire.Map {
 
 // sendPillar checks the answer's shape only: opening it is a private operation with the
 // minion's key. Every minion has opened its first pillar while it was set up.
-func sendPillar(ctx context.Context, s *session, l *line, j *job) error {
-	_, reply, err := s.send(ctx, l, s.pillarLoad(j))
+func sendPillar(ctx context.Context, s *session, l *line, _ *job) error {
+	return sendPillarOf(ctx, s, l, grains(s.id))
+}
+
+// sendPillarGrains makes the master keep other grains, on its disks, before it answers.
+func sendPillarGrains(ctx context.Context, s *session, l *line, j *job) error {
+	return sendPillarOf(ctx, s, l, append(grains(s.id), wire.Pair{Key: "changed", Value: j.jid()}))
+}
+
+func sendPillarOf(ctx context.Context, s *session, l *line, grains wire.Map) error {
+	_, reply, err := s.send(ctx, l, s.pillarLoad(grains))
 	if err != nil {
 		return fmt.Errorf("_pillar: %w", err)
 	}
@@ -245,13 +264,70 @@ func sendPillar(ctx context.Context, s *session, l *line, j *job) error {
 }
 
 // openPillar fetches the pillar once with all checks.
-func openPillar(ctx context.Context, s *session, l *line, j *job) error {
-	nonce, reply, err := s.send(ctx, l, s.pillarLoad(j))
+func openPillar(ctx context.Context, s *session, l *line, _ *job) error {
+	nonce, reply, err := s.send(ctx, l, s.pillarLoad(grains(s.id)))
 	if err == nil {
 		_, err = wire.OpenPrivate(s.key.private, s.master, s.sender, reply, "pillar", nonce)
 	}
 	if err != nil {
 		return fmt.Errorf("_pillar: %w", err)
+	}
+	return nil
+}
+
+// mineFunction is the one whose values the minions send.
+const mineFunction = "bench.value"
+
+func sendMine(ctx context.Context, s *session, l *line, _ *job) error {
+	v, err := s.call(ctx, l, wire.Map{
+		{Key: "cmd", Value: "_mine"}, {Key: "data", Value: wire.Map{{Key: mineFunction, Value: eventText}}}, {Key: "id", Value: s.id},
+	})
+	if err != nil {
+		return fmt.Errorf("_mine: %w", err)
+	}
+	if len(v) != 1 || v[0] != 0xc3 { // msgpack's true
+		return fmt.Errorf("_mine answered %.60q, not true", v)
+	}
+	return nil
+}
+
+// mineMinions is how many minions' values _mine_get asks for, if there are so many.
+const mineMinions = 10
+
+// fillMine gives the first minions grains, for a mine knows only minions that have some, and a value in the mine.
+func fillMine(ctx context.Context, g *Generator) error {
+	g.job.mine = nil
+	for _, c := range g.crews {
+		for _, s := range c.sessions {
+			if len(g.job.mine) == mineMinions {
+				return nil
+			}
+			for _, send := range []func(context.Context, *session, *line, *job) error{openPillar, sendMine} {
+				if err := send(ctx, s, &c.line, &g.job); err != nil {
+					return fmt.Errorf("fill the mine: %w", err)
+				}
+			}
+			g.job.mine = append(g.job.mine, s.id)
+		}
+	}
+	return nil
+}
+
+func sendMineGet(ctx context.Context, s *session, l *line, j *job) error {
+	v, err := s.call(ctx, l, wire.Map{
+		{Key: "cmd", Value: "_mine_get"}, {Key: "tgt", Value: j.mine}, {Key: "fun", Value: mineFunction}, {Key: "tgt_type", Value: "list"}, {Key: "id", Value: s.id},
+	})
+	if err != nil {
+		return fmt.Errorf("_mine_get: %w", err)
+	}
+	m, err := wire.UnpackRawMap(v)
+	if err != nil {
+		return fmt.Errorf("_mine_get answered %.60q: %w", v, err)
+	}
+	for _, id := range j.mine {
+		if got := m.String(id.(string)); got != eventText {
+			return fmt.Errorf("_mine_get answered %.60q, which lacks %s", v, id)
+		}
 	}
 	return nil
 }

@@ -17,10 +17,13 @@ type selfPlan struct {
 	masters      []int // sizes of the clusters, one column each
 	minions      int   // of the generator
 	workers      int
-	fleet        int    // simulated minions
+	fleets       []int  // simulated minions
 	fill         int    // returns to fill the job cache with
 	profile      string // a folder for profiles; "" for none
 }
+
+// fillMinions return for each job of the fill.
+const fillMinions = 1000
 
 // settleTime lets a master finish what it does after it became ready, before its
 // memory counts as idle.
@@ -56,6 +59,7 @@ func (b *bencher) self(ctx context.Context, s selfPlan, r *Report) (err error) {
 			return fmt.Errorf("measure %s: %w", name, err)
 		}
 		printColumn(b.out, c)
+		s.fill = 0 // once is enough
 	}
 	return nil
 }
@@ -108,12 +112,20 @@ func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name
 			peak = maxima(peak, now)
 		}
 	})
-	if err == nil && s.fill > 0 {
-		err = b.fill(ctx, g, o, s.fill, &c)
-	}
 	g.Close()
 	if err != nil {
 		return c, err
+	}
+	if s.fill > 0 {
+		g, err := b.connect(ctx, Crowd{Masters: c.Masters, Minions: fillMinions, Workers: min(2*s.workers, fillMinions), Prefix: "fill", SaltEnv: "base"})
+		if err != nil {
+			return c, err
+		}
+		err = b.fill(ctx, g, o, s.fill, &c)
+		g.Close()
+		if err != nil {
+			return c, err
+		}
 	}
 	c.addMemory("memory (PSS) of a master, under load", peak)
 	return c, b.selfFleet(ctx, s, o, &c)
@@ -121,36 +133,20 @@ func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name
 
 // selfFleet measures what needs minions that listen.
 func (b *bencher) selfFleet(ctx context.Context, s selfPlan, o *group, c *Column) error {
-	b.progress.show("start %d simulated minions", s.fleet)
-	var f *fleet
-	var err error
-	if len(o.masters) == 1 { // a balancer in this process would double its open files
-		f, err = joinFleet(ctx, o, c.Masters[0], s.fleet, b.keys)
-	} else {
-		f, err = startFleet(ctx, o, s.fleet, b.keys)
-	}
+	f, err := b.newFleet(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer f.stop()
-	if !sleepUntil(ctx, time.Now().Add(settleTime)) {
-		return ctx.Err()
+	for _, n := range s.fleets {
+		if err := f.measure(ctx, b, n, c); err != nil {
+			return err
+		}
 	}
-	memory, err := o.memory()
-	if err != nil {
-		return err
-	}
-	c.addMemory(figureFleet(s.fleet), memory)
-	b.progress.show("test.ping of %d simulated minions", s.fleet)
-	took, err := f.medianPing(ctx)
-	if err != nil {
-		return err
-	}
-	c.add(figurePing(s.fleet), ms(took), "ms", fmt.Sprintf("median of %d", pings))
-	if len(o.masters) < 3 {
+	if len(o.masters) < 3 || f.n == 0 {
 		return nil
 	}
-	b.progress.show("kill -9 of the leader under %d simulated minions", s.fleet)
+	b.progress.show("kill -9 of the leader under %d simulated minions", f.n)
 	took, published, err := f.failover(ctx)
 	if err != nil {
 		return err
@@ -159,12 +155,23 @@ func (b *bencher) selfFleet(ctx context.Context, s selfPlan, o *group, c *Column
 	if published > 1 {
 		note = fmt.Sprintf("test.ping number %d; those before it came back incomplete", published)
 	}
-	c.add(fmt.Sprintf("kill -9 of the leader to the answer of all %d minions", s.fleet), took.Seconds(), "s", note)
+	c.add(fmt.Sprintf("kill -9 of the leader to the answer of all %d minions", f.n), took.Seconds(), "s", note)
 	return nil
 }
 
 func (c *Column) add(name string, value float64, unit, note string) {
 	c.Figures = append(c.Figures, Figure{Name: name, Value: value, Unit: unit, Note: note})
+}
+
+// remark says something of the last figure.
+func (c *Column) remark(note string) {
+	f := &c.Figures[len(c.Figures)-1]
+	if note != "" && f.Note != "" {
+		note = f.Note + "; " + note
+	}
+	if note != "" {
+		f.Note = note
+	}
 }
 
 // addMemory notes the largest of some masters, and all of them.

@@ -44,8 +44,12 @@ type Config struct {
 	ReturnRetryTimer time.Duration // return_retry_timer (5 s), at most twice that
 	ReconDefault     time.Duration // recon_default (1 s)
 	ReconMax         time.Duration // recon_max (10 s)
-	JIDQueue         int           // minion_jid_queue_hwm (100)
-	MaxJobs          int           // process_count_max; here 100 jobs at one time
+	// RequestSlots, if not nil, has a place for each request connection that may be open: the minions that share it open one
+	// for each request and close it, as those of Salt 3005 and before did. nil: the minion keeps one open, as today's do.
+	RequestSlots chan struct{}
+
+	JIDQueue int // minion_jid_queue_hwm (100)
+	MaxJobs  int // process_count_max; here 100 jobs at one time
 
 	Log *slog.Logger // nil discards
 }

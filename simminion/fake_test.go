@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -64,6 +65,7 @@ type fakeMaster struct {
 	returns  map[string][]wire.Map // by jid
 	pubs     map[string]*wire.PublicKey
 	remotes  map[string]bool
+	starting int // the most ids at one time that had signed in and not fired their start event
 }
 
 func newFakeMaster(t testing.TB) *fakeMaster {
@@ -182,6 +184,13 @@ func (f *fakeMaster) auth(e wire.Envelope) ([]byte, error) {
 		return nil, err
 	}
 	f.pubs[id] = pub
+	starting := len(f.pubs)
+	for _, tag := range f.events {
+		if strings.HasSuffix(tag, "/start") {
+			starting--
+		}
+	}
+	f.starting = max(f.starting, starting)
 	aes, err1 := pub.Encrypt(e.EncAlgo, []byte(f.aes.String()))
 	session, err2 := pub.Encrypt(e.EncAlgo, []byte(f.session(id).String()))
 	sig, err3 := wire.KeySignature(masterKey(), f.aes)

@@ -11,7 +11,10 @@ import (
 // Fleet is a number of minions that share a few keys.
 type Fleet struct {
 	Minions []*Minion
-	perStep time.Duration
+	// Starting, if not 0, bounds how many are at one time between their start and their first start event: a master that
+	// gets the sign-ins of thousands at once answers many after they gave up, and then again.
+	Starting int
+	perStep  time.Duration
 }
 
 // NewFleet makes n minions from template with ids prefix1 to prefixN, and gives them
@@ -41,14 +44,49 @@ func NewFleet(template Config, prefix string, n int, keys []*Key, perSecond int)
 func (f *Fleet) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	errs := make([]error, len(f.Minions))
+	var starting chan struct{}
+	if f.Starting > 0 {
+		starting = make(chan struct{}, f.Starting)
+	}
 	for i, m := range f.Minions {
 		if f.perStep > 0 && i > 0 && pause(ctx, f.perStep) != nil {
 			break
 		}
-		all.Go(func() { errs[i] = m.Run(ctx) })
+		if starting != nil {
+			select {
+			case starting <- struct{}{}:
+			case <-ctx.Done():
+			}
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		ended := make(chan struct{})
+		all.Go(func() { errs[i] = m.Run(ctx); close(ended) })
+		if starting != nil {
+			all.Go(func() {
+				select {
+				case <-m.Ready():
+				case <-ended:
+				}
+				<-starting
+			})
+		}
 	}
 	all.Wait()
 	return errors.Join(errs...)
+}
+
+// Started is how many have fired their first start event.
+func (f *Fleet) Started() (n int) {
+	for _, m := range f.Minions {
+		select {
+		case <-m.Ready():
+			n++
+		default:
+		}
+	}
+	return n
 }
 
 // WaitReady waits until every minion has fired its first start event.

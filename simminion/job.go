@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/target"
 	"clustermaster/wire"
 )
 
@@ -36,26 +35,6 @@ func (m *Minion) take(ctx context.Context, load wire.Map) {
 		defer func() { <-m.slots }()
 		m.run(ctx, jid, load)
 	})
-}
-
-func (m *Minion) isTarget(load wire.Map) bool {
-	tgt, _ := load.Get("tgt")
-	switch load.String("tgt_type") {
-	case "glob", "":
-		pattern, ok := tgt.(string)
-		return ok && target.Glob(pattern, m.cfg.ID)
-	case "pcre":
-		pattern, ok := tgt.(string)
-		return ok && target.MatchStart(pattern, m.cfg.ID)
-	case "list":
-		switch ids := tgt.(type) {
-		case []any:
-			return slices.Contains(ids, any(m.cfg.ID))
-		case string:
-			return slices.Contains(strings.Split(ids, ","), m.cfg.ID)
-		}
-	}
-	return false
 }
 
 // isNew remembers a jid and reports whether it was not among the last JIDQueue.

@@ -156,6 +156,8 @@ func TestTargets(t *testing.T) {
 		{"glob", "web?.*", true}, {"glob", "db*", false}, {"glob", "[!d]eb1.example", true},
 		{"pcre", `web\d`, true}, {"pcre", "example", false},
 		{"list", []any{"db1", "web1.example"}, true}, {"list", []any{"db1"}, false}, {"list", "db1,web1.example", true},
+		{"grain", "os:Simul*", true}, {"grain", "os:Debian", false}, {"compound", "G@os:Simulated and web*", true},
+		{"compound", "G@os:Simulated and db*", false}, {"pillar", "from:fake", true}, {"pillar", "from:other", false},
 		{"nosuch", "*", false},
 	} {
 		before := m.Counts()
@@ -270,10 +272,12 @@ func TestFleet(t *testing.T) {
 	const n = 50
 	template := fast(t, f, "")
 	template.Log, template.RequestTimeout, template.LocalAddr = nil, 20*time.Second, net.IPv4(127, 0, 0, 2)
+	template.RequestSlots = make(chan struct{}, 2)
 	fleet, err := NewFleet(template, "m", n, testKeys(), 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
+	fleet.Starting = 3
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- fleet.Run(ctx) }()
@@ -282,8 +286,18 @@ func TestFleet(t *testing.T) {
 	if err := fleet.WaitReady(wait); err != nil {
 		t.Fatal(err)
 	}
+	if fleet.Started() != n {
+		t.Errorf("%d started", fleet.Started())
+	}
 	f.returned(f.publish("glob", "*", "test.ping"), n)
 	f.returned(f.publish("list", []any{"m7", "m50"}, "test.ping"), 2)
+	for _, m := range fleet.Minions {
+		m.line.Lock()
+		if m.req != nil {
+			t.Errorf("%s keeps its request connection", m.ID())
+		}
+		m.line.Unlock()
+	}
 	eventually(t, "counted", func() bool { return fleet.Counts().Returns == n+2 })
 	cancel()
 	if err := <-done; err != nil {
@@ -293,6 +307,9 @@ func TestFleet(t *testing.T) {
 	defer f.mu.Unlock()
 	if len(f.remotes) != 1 || !f.remotes["127.0.0.2"] {
 		t.Errorf("source addresses %v", f.remotes)
+	}
+	if f.starting > 3 || f.starting == 0 {
+		t.Errorf("%d started at one time", f.starting)
 	}
 }
 

@@ -172,6 +172,14 @@ func (m *Minion) attempt(ctx context.Context, client **transport.RequestClient, 
 func (m *Minion) call(ctx context.Context, load wire.Map) (wire.Raw, error) {
 	m.line.Lock()
 	defer m.line.Unlock()
+	if slots := m.cfg.RequestSlots; slots != nil {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		defer func() { m.closeRequests(); <-slots }()
+	}
 	return m.sealed(ctx, &m.req, load)
 }
 
@@ -273,6 +281,11 @@ func (m *Minion) fetchPillar(ctx context.Context) error {
 func (m *Minion) hangUp() {
 	m.line.Lock()
 	defer m.line.Unlock()
+	m.closeRequests()
+}
+
+// closeRequests needs line.
+func (m *Minion) closeRequests() {
 	if m.req != nil {
 		m.req.Close()
 		m.req = nil

@@ -58,7 +58,7 @@ func (c Bars) SVG() []byte {
 	for e := math.Ceil(from); e <= to; e++ {
 		at := x(math.Pow(10, e))
 		d.line(at, chartTop, at, float64(height-chartBottom), "#dddddd")
-		d.text(at, float64(height-chartBottom+16), "middle", short(math.Pow(10, e)))
+		d.text(at, float64(height-chartBottom+16), "middle", Short(math.Pow(10, e)))
 	}
 	for i, g := range c.Groups {
 		top := chartTop + i*groupHeight + 6
@@ -121,12 +121,12 @@ func (p Plot) SVG() []byte {
 	for _, t := range ys.ticks() {
 		at := ys.place(t)
 		d.line(chartLeft-90, at, chartWidth-30, at, "#dddddd")
-		d.text(chartLeft-96, at+4, "end", short(t))
+		d.text(chartLeft-96, at+4, "end", Short(t))
 	}
 	ticks := p.Ticks
 	if ticks == nil {
 		for _, t := range xs.ticks() {
-			ticks = append(ticks, Tick{t, short(t)})
+			ticks = append(ticks, Tick{t, Short(t)})
 		}
 	}
 	for _, t := range ticks {
@@ -238,8 +238,8 @@ func escaped(s string) string {
 	return b.String()
 }
 
-// short writes a round number for an axis.
-func short(v float64) string {
+// Short writes a round number, as axes have them: thousands as k, millions as M.
+func Short(v float64) string {
 	switch {
 	case v >= 1e6:
 		return fmt.Sprintf("%gM", v/1e6)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/go-zeromq/zmq4"
@@ -23,13 +24,15 @@ type ClientOptions struct {
 	LocalAddr net.Addr      // source address, nil for any
 	Timeout   time.Duration // connect and hand-shake (default 10 s)
 	MaxFrame  int64         // largest message taken (default 128 MiB)
+	// Control, if not nil, sets the socket up before it connects; see net.Dialer.
+	Control func(network, address string, c syscall.RawConn) error
 }
 
 func dial(ctx context.Context, addr string, own zmq4.SocketType, o *ClientOptions, peers ...zmq4.SocketType) (*link, error) {
 	setTo(&o.Timeout, 10*time.Second)
 	setTo(&o.MaxFrame, 128<<20)
 	deadline := time.Now().Add(o.Timeout)
-	dialer := net.Dialer{Deadline: deadline, LocalAddr: o.LocalAddr}
+	dialer := net.Dialer{Deadline: deadline, LocalAddr: o.LocalAddr, Control: o.Control}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", addr, err)
@@ -218,6 +221,15 @@ func (c *SubscribeClient) Next() ([][]byte, error) {
 
 // LocalAddr is the source address of the connection.
 func (c *SubscribeClient) LocalAddr() net.Addr { return c.l.conn.LocalAddr() }
+
+// SyscallConn is the socket, to set it up; see net.TCPConn.
+func (c *SubscribeClient) SyscallConn() (syscall.RawConn, error) {
+	s, ok := c.l.conn.(syscall.Conn)
+	if !ok {
+		return nil, fmt.Errorf("socket of %T: %w", c.l.conn, errors.ErrUnsupported)
+	}
+	return s.SyscallConn()
+}
 
 // Close ends the connection; Next returns ErrClosed.
 func (c *SubscribeClient) Close() error { return c.l.conn.Close() }

@@ -16,18 +16,18 @@ import (
 // lookEvery is between two looks at a cluster.
 const lookEvery = 50 * time.Millisecond
 
-// growth measures one cluster, step by step.
-type growth struct {
+// joining measures one cluster, step by step.
+type joining struct {
 	o        *group
 	client   *operator.Client // of the first master, which stays
 	c        *Column
-	plan     growPlan
+	plan     joinPlan
 	distinct float64 // records, each counted once
 }
 
 // syncRoots brings the first master's file_roots to the two others. Its time is that of the whole order, with the
 // source's look at its own files.
-func (w *growth) syncRoots(ctx context.Context) error {
+func (w *joining) syncRoots(ctx context.Context) error {
 	begun := time.Now()
 	v, err := order(ctx, w.client, "cluster.sync_roots", wire.Map{{Key: "roots", Value: "file"}})
 	if err != nil {
@@ -50,7 +50,7 @@ func (w *growth) syncRoots(ctx context.Context) error {
 }
 
 // until looks again and again until enough says so.
-func (w *growth) until(ctx context.Context, enough func(v clusterView) (bool, error)) error {
+func (w *joining) until(ctx context.Context, enough func(v clusterView) (bool, error)) error {
 	for {
 		v, err := look(ctx, w.client)
 		if err != nil {
@@ -66,12 +66,12 @@ func (w *growth) until(ctx context.Context, enough func(v clusterView) (bool, er
 }
 
 // living are the masters that run.
-func (w *growth) living() []*masterProcess {
+func (w *joining) living() []*masterProcess {
 	return slices.DeleteFunc(slices.Clone(w.o.masters), (*masterProcess).ended)
 }
 
 // held is how many copies the living masters have, all together, and whether none of them waits for more.
-func (w *growth) held(ctx context.Context) (copies float64, whole bool, err error) {
+func (w *joining) held(ctx context.Context) (copies float64, whole bool, err error) {
 	whole = true
 	for _, m := range w.living() {
 		f, err := m.figures(ctx)
@@ -85,16 +85,16 @@ func (w *growth) held(ctx context.Context) (copies float64, whole bool, err erro
 }
 
 // count waits until each of the three masters has every record.
-func (w *growth) count(ctx context.Context) error {
+func (w *joining) count(ctx context.Context) error {
 	return w.until(ctx, func(v clusterView) (bool, error) {
 		copies, whole, err := w.held(ctx)
-		w.distinct = copies / growMasters
+		w.distinct = copies / joinMasters
 		return whole && v.settled(w.living()), err
 	})
 }
 
 // join starts a fourth master and follows it until it votes, is ready and has its share of the records.
-func (w *growth) join(ctx context.Context) error {
+func (w *joining) join(ctx context.Context) error {
 	m, err := w.o.add(ctx)
 	if err != nil {
 		return err
@@ -159,15 +159,15 @@ func (o *group) add(ctx context.Context) (*masterProcess, error) {
 }
 
 // dropped waits until no master keeps copies that it doesn't own any more.
-func (w *growth) dropped(ctx context.Context) error {
+func (w *joining) dropped(ctx context.Context) error {
 	return w.until(ctx, func(clusterView) (bool, error) {
 		copies, whole, err := w.held(ctx)
-		return whole && copies <= growCopies*w.distinct, err
+		return whole && copies <= joinCopies*w.distinct, err
 	})
 }
 
 // lose kills a master and removes it, and follows the making of new copies.
-func (w *growth) lose(ctx context.Context) error {
+func (w *joining) lose(ctx context.Context) error {
 	dead := w.o.masters[1]
 	killed := time.Now()
 	if err := dead.kill(); err != nil {
@@ -194,7 +194,7 @@ func (w *growth) lose(ctx context.Context) error {
 		var err error
 		copies, whole, err = w.held(ctx)
 		under = v.underReplicated
-		return whole && v.settled(w.living()) && copies >= growCopies*w.distinct, err
+		return whole && v.settled(w.living()) && copies >= joinCopies*w.distinct, err
 	})
 	if err != nil {
 		return fmt.Errorf("%.0f copies of %.0f records: %w", copies, w.distinct, err)
