@@ -76,6 +76,10 @@ func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) 
 }
 
 func (n *Node) answerJoin(ctx context.Context, from peer.Hello, r *clusterpb.JoinRequest) (*clusterpb.JoinReply, error) {
+	n.noteAsker(from.Addr)
+	if !r.GetFound() {
+		n.awaitFounding(ctx)
+	}
 	cluster, founded := n.state.Cluster()
 	switch {
 	case !founded && len(n.pins.known()) == 0 && !n.founding.Load():
@@ -114,6 +118,42 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello, r *clusterpb.Joi
 		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(), Uuid: cluster.UUID, Reason: err.Error()}, nil
 	}
 	return reply, err
+}
+
+// noteAsker wakes the founding or joining here when a master asks for the first time: it was not there when this one
+// looked for it.
+func (n *Node) noteAsker(addr string) {
+	n.mu.Lock()
+	first := !n.askers[addr] && len(n.askers) < maxAsked
+	if first {
+		n.askers[addr] = true
+	}
+	n.mu.Unlock()
+	if first {
+		n.newcomer.beat()
+	}
+}
+
+// foundingHold is how long a joiner's question may wait for the founding: less than askTimeout.
+const foundingHold = 2 * time.Second
+
+// awaitFounding holds a joiner's question while this master is the one to found: its answer is then the admission.
+func (n *Node) awaitFounding(ctx context.Context) {
+	limit := time.NewTimer(foundingHold)
+	defer limit.Stop()
+	for {
+		moved := n.moved.next()
+		if _, founded := n.state.Cluster(); founded || !n.founding.Load() && (len(n.pins.known()) > 0 || !n.wouldFound()) {
+			return
+		}
+		select {
+		case <-moved:
+		case <-limit.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // admitHere, on the leader, makes a joiner a member and a nonvoter of raft; a repeat only says so again.

@@ -37,6 +37,7 @@ func (n *Node) become(ctx context.Context) error {
 	var asked time.Time
 	trouble := &complaint{}
 	for {
+		moved := n.moved.next()
 		_, member := n.state.MemberByNode(n.self.Node)
 		wait := pause
 		switch {
@@ -72,6 +73,7 @@ func (n *Node) become(ctx context.Context) error {
 			}
 			wait = memberPause
 		default:
+			asks := n.newcomer.next()
 			done, err := n.foundOrJoin(ctx)
 			if err != nil && ctx.Err() == nil {
 				trouble.say(n, "not a member of the cluster yet, trying again", err)
@@ -82,10 +84,13 @@ func (n *Node) become(ctx context.Context) error {
 			}
 			pause = min(pause*3/2, longPause)
 			wait = pause/2 + rand.N(pause/2) // masters started together shall not ask in step
+			moved = asks
 		}
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
+		case <-moved:
+			t.Stop()
 		case <-ctx.Done():
 			t.Stop()
 			return nil
@@ -127,9 +132,8 @@ func (n *Node) addresses() []string {
 
 // foundOrJoin makes one attempt. Done means that this master has decided to found, or was admitted.
 func (n *Node) foundOrJoin(ctx context.Context) (done bool, err error) {
-	set := n.cfg.set()
-	if set[0] == n.cfg.Addr || n.cfg.Found {
-		found, err := n.mayFound(ctx, set)
+	if n.wouldFound() {
+		found, err := n.mayFound(ctx, n.cfg.set())
 		if err != nil {
 			return false, err
 		}
@@ -142,6 +146,9 @@ func (n *Node) foundOrJoin(ctx context.Context) (done bool, err error) {
 	}
 	return true, nil
 }
+
+// wouldFound says whether this master is the one that founds the cluster, where there is none yet.
+func (n *Node) wouldFound() bool { return n.port == nil || n.cfg.Found || n.cfg.set()[0] == n.cfg.Addr }
 
 // bootstrap makes this master the only voter of a new group. The marker comes first: a crash in between is taken up
 // by the next start.
@@ -183,6 +190,7 @@ func (n *Node) afterFounding(ctx context.Context) error {
 		return fmt.Errorf("end founding: %w", err)
 	}
 	n.founding.Store(false)
+	n.moved.beat()
 	return nil
 }
 

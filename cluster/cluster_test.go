@@ -92,6 +92,14 @@ func TestThreeMastersFoundForwardAndReadTheirWrites(t *testing.T) {
 	}
 }
 
+// A new cluster waits for its masters, not for an election: the founder has nobody whose silence it should wait for.
+func TestFoundingWaitsForNoElection(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3, func(_ int, cfg *cluster.Config) { cfg.HeartbeatTimeout, cfg.ServeWithout = time.Hour, time.Hour })
+	c.WaitVoters(3)
+	c.WaitReady()
+}
+
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)

@@ -6,10 +6,12 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 )
 
 // raftLog hands raft's messages to slog. What raft calls info is detail to an operator; what it repeats every
@@ -69,6 +71,9 @@ func (r *raftLog) Log(l hclog.Level, msg string, args ...any) {
 	}
 	if msg == "skipping application of old log" { // at each start without a commit index: nothing was skipped
 		lvl = slog.LevelDebug
+	}
+	if msg == "heartbeat timeout reached, starting election" && slices.Equal(args, []any{"last-leader-addr", raft.ServerAddress(""), "last-leader-id", raft.ServerID("")}) {
+		lvl = slog.LevelDebug // no leader was lost: this master is started, and may be the only voter
 	}
 	all := append(append([]any{}, r.args...), args...)
 	for i := 1; i < len(all); i += 2 {

@@ -18,22 +18,22 @@ import (
 
 const (
 	dutyEvery  = 250 * time.Millisecond
-	quietAfter = time.Second      // after the last change the leader writes a no-op
-	verifyGap  = time.Second      // between confirmations of leadership by a majority
-	markAge    = 2 * time.Second  // a joiner has caught up when it has what was applied so long ago
-	stagedAge  = 30 * time.Second // a staged secret whose proposer has not activated it by then is taken over
-	dutyLimit  = 10 * time.Second // of one round of duties
+	joinEvery  = 50 * time.Millisecond // the same while a master that answers has yet to get its vote or its share
+	quietAfter = time.Second           // after the last change the leader writes a no-op
+	verifyGap  = time.Second           // between confirmations of leadership by a majority
+	markAge    = 2 * time.Second       // a joiner has caught up when it has what was applied so long ago
+	stagedAge  = 30 * time.Second      // a staged secret whose proposer has not activated it by then is taken over
+	dutyLimit  = 10 * time.Second      // of one round of duties
 )
 
 // lead does the leader's work for as long as this master is the leader: first a barrier, then, on a timer, what keeps
 // the cluster in order. Everything it does is decided by the state again each time, so the next leader takes up
 // whatever this one leaves.
 func (n *Node) lead(ctx context.Context) error {
-	tick := time.NewTicker(dutyEvery)
-	defer tick.Stop()
 	var marks []mark
 	trouble := &complaint{}
 	for {
+		moved, wait := n.moved.next(), dutyEvery
 		if n.raft.State() == raft.Leader {
 			round, cancel := context.WithTimeout(ctx, dutyLimit)
 			now := time.Now()
@@ -49,16 +49,23 @@ func (n *Node) lead(ctx context.Context) error {
 			case ctx.Err() == nil && !errors.Is(err, errElsewhere):
 				trouble.say(n, "leader's duty not done, trying again", err)
 			}
+			if n.awaited {
+				wait = joinEvery
+			}
 		} else if n.established.Swap(0) != 0 {
 			n.log.Info("no longer the leader")
 			marks = nil
 		}
+		tick := time.NewTimer(wait)
 		select {
 		case <-tick.C:
+		case <-moved:
 		case <-n.raft.LeaderCh():
 		case <-ctx.Done():
+			tick.Stop()
 			return nil
 		}
+		tick.Stop()
 	}
 }
 
@@ -122,6 +129,7 @@ func (n *Node) establish(ctx context.Context) error {
 	}
 	n.established.Store(term)
 	n.verified.Store(time.Now().UnixNano())
+	n.moved.beat()
 	n.log.Info("leader of the cluster", "term", term, "index", n.machine.applied.Load())
 	if _, ok := n.state.Cluster(); !ok {
 		return n.found(ctx)
@@ -199,6 +207,11 @@ func (n *Node) foundingKey() (key *wire.PrivateKey, from string, err error) {
 		}
 		return key, k.From, nil
 	}
+	if n.spareKey != nil {
+		if key = <-n.spareKey; key != nil {
+			return key, "new", nil
+		}
+	}
 	key, err = wire.GeneratePrivateKey(n.cfg.KeySize)
 	if err != nil {
 		return nil, "", fmt.Errorf("make cluster key: %w", err)
@@ -206,11 +219,32 @@ func (n *Node) foundingKey() (key *wire.PrivateKey, from string, err error) {
 	return key, "new", nil
 }
 
+// makeKeyAhead begins to make the cluster key of a cluster that this master is about to found with a new one: it takes
+// longer than all else at a first start.
+func (n *Node) makeKeyAhead() {
+	if _, founded := n.state.Cluster(); founded || len(n.pins.known()) > 0 || !n.wouldFound() {
+		return
+	}
+	for _, k := range n.cfg.FoundingKeys {
+		if _, err := k.Read(); !errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+	}
+	n.spareKey = make(chan *wire.PrivateKey, 1)
+	go func() { // ends by itself, within a second or so
+		defer close(n.spareKey) // empty: whoever wants one makes it, and says what is wrong
+		if key, err := wire.GeneratePrivateKey(n.cfg.KeySize); err == nil {
+			n.spareKey <- key
+		}
+	}()
+}
+
 // promote gives a vote to nonvoters that have caught up, up to MaxVoters, and then a share of the data; members that
 // left, or were silent for RingDeadAfter, lose theirs.
 func (n *Node) promote(ctx context.Context, caughtUp uint64) error {
 	voters := n.voters()
 	ring := n.state.Ring()
+	n.awaited = false
 	want := make([]string, 0, len(ring.Members)+1)
 	for _, m := range n.state.Members() {
 		inRing := slices.Contains(ring.Members, m.Node)
@@ -221,7 +255,9 @@ func (n *Node) promote(ctx context.Context, caughtUp uint64) error {
 		}
 		vote := !voters[m.Node] && n.mayVote(m) && len(voters) < n.cfg.MaxVoters
 		if !inRing || vote {
-			if m.Node != n.self.Node && !n.port.Alive(m.Node) || !n.hasCaughtUp(ctx, m, caughtUp) {
+			alive := m.Node == n.self.Node || n.port.Alive(m.Node)
+			if !alive || !n.hasCaughtUp(ctx, m, caughtUp) {
+				n.awaited = n.awaited || alive
 				if inRing {
 					want = append(want, m.Node)
 				}

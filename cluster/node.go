@@ -23,6 +23,7 @@ import (
 	"clustermaster/cluster/fsm"
 	"clustermaster/hashring"
 	"clustermaster/transport/peer"
+	"clustermaster/wire"
 )
 
 // PeerPort is what a node needs of the port between peers.
@@ -32,6 +33,7 @@ type PeerPort interface {
 	Drop(node string)
 	Watch(nodes ...string)
 	Alive(node string) bool
+	OnUp(f func(node string))
 	LastHeard(node string) time.Time
 	ServeJoins(self peer.Hello, secrets peer.Secrets, h peer.JoinHandler, signer peer.ClusterSigner)
 	AskJoin(ctx context.Context, addr string, self peer.Hello, k []byte, fingerprint string, request []byte) (peer.Hello, []byte, error)
@@ -78,8 +80,13 @@ type Node struct {
 	rotating    atomic.Bool
 	checked     time.Time   // when the leader last looked for dead voters; its own goroutine's
 	handing     time.Time   // when the leader last tried to hand over; its own goroutine's
+	awaited     bool        // a member that answers has not caught up yet; the leader's goroutine's
 	recovering  string      // the uuid of the new history while recovery is under way; the leader's goroutine's after Open
 	founding    atomic.Bool // founded by this master, and OnFounded has not succeeded yet
+
+	moved    pulse                 // members, ring, leader, or who answers: the loops of Run look at once
+	newcomer pulse                 // before founding: a master asks that this one had not heard before
+	spareKey chan *wire.PrivateKey // capacity 1: the cluster key that founding will want, made ahead; nil: it is not expected to
 
 	secrets    atomic.Pointer[Secrets]
 	clusterKey atomic.Pointer[parsedKey]
@@ -93,6 +100,7 @@ type Node struct {
 	mu       sync.Mutex // guards all below; never held across I/O
 	onApply  []func(index uint64, change fsm.Change)
 	contacts map[string]contact // by node
+	askers   map[string]bool    // addresses of masters that asked over the join channel
 	grant    grant
 	reading  *readBatch
 	readers  bool
@@ -121,6 +129,7 @@ func Open(cfg Config, port PeerPort, log *slog.Logger, reg prometheus.Registerer
 		fatal:   make(chan error, 1),
 		serving: make(chan struct{}), joined: make(chan struct{}),
 		contacts:    make(map[string]contact),
+		askers:      make(map[string]bool),
 		retiredSeen: map[string]map[uint64]time.Time{},
 	}
 	n.secrets.Store(&Secrets{})
@@ -163,7 +172,9 @@ func (n *Node) open(reg prometheus.Registerer) error {
 	if err := n.refreshSecrets(); err != nil {
 		return errors.Join(err, n.close())
 	}
+	n.makeKeyAhead()
 	if n.port != nil {
+		n.port.OnUp(func(string) { n.moved.beat() })
 		n.port.ServeJoins(n.hello(), n, n, n)
 		if c, ok := n.state.Cluster(); ok && !slices.Equal(c.JoinKey, n.cfg.JoinKey) {
 			n.log.Warn("cluster_secret in the configuration is not the cluster's, which was rotated; this master goes on, for it is a member; " +
@@ -233,26 +244,24 @@ func (n *Node) openRaft() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.close())
 	}
-	if len(n.servers()) > 0 {
-		if err := n.electAlone(); err != nil {
-			return errors.Join(err, n.close())
-		}
+	if err := n.electAlone(); err != nil {
+		return errors.Join(err, n.close())
 	}
 	return nil
 }
 
-// electAlone makes a stand-alone master its own leader at once: there is no leader whose silence it should wait for first.
-// It does nothing in a cluster. It must be called while this master follows, so right after start or founding.
+// electAlone makes the only voter of a group its leader at once: there is no leader whose silence it should wait for first.
+// In any other group it does nothing. It must be called while this master follows, so right after start or founding.
 func (n *Node) electAlone() error {
-	if n.port != nil {
+	if servers := n.servers(); len(servers) != 1 || string(servers[0].ID) != n.self.Node {
 		return nil
 	}
-	own := raft.ServerAddress(n.self.Node)
-	_, voice := raft.NewInmemTransport("")
-	defer voice.Close()
-	voice.Connect(own, n.trans.(*raft.InmemTransport))
-	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.self.Node), Addr: []byte(own)}
-	if err := voice.TimeoutNow(raft.ServerID(n.self.Node), own, &raft.TimeoutNowRequest{RPCHeader: header}, new(raft.TimeoutNowResponse)); err != nil {
+	now := n.raft.ReloadableConfig()
+	longer := now
+	longer.HeartbeatTimeout += time.Millisecond
+	longer.ElectionTimeout += time.Millisecond
+	// When the timeout becomes shorter raft looks at once, and sees that it never heard a leader.
+	if err := errors.Join(n.raft.ReloadConfig(longer), n.raft.ReloadConfig(now)); err != nil {
 		return fmt.Errorf("elect this master alone: %w", err)
 	}
 	return nil
@@ -325,6 +334,23 @@ func (n *Node) Run(ctx context.Context) error {
 			return err
 		case <-gctx.Done():
 			return nil
+		}
+	})
+	leaders := make(chan raft.Observation, 1) // one that finds it full says nothing that the first did not
+	observer := raft.NewObserver(leaders, false, func(o *raft.Observation) bool {
+		_, is := o.Data.(raft.LeaderObservation)
+		return is
+	})
+	n.raft.RegisterObserver(observer)
+	g.Go(func() error {
+		defer n.raft.DeregisterObserver(observer)
+		for {
+			select {
+			case <-leaders:
+				n.moved.beat()
+			case <-gctx.Done():
+				return nil
+			}
 		}
 	})
 	g.Go(func() error { return n.follow(gctx) })
@@ -413,6 +439,9 @@ func (n *Node) follow(ctx context.Context) error {
 		}
 		if c.Restored || len(c.Added) > 0 || len(c.Removed) > 0 {
 			n.membersChanged(c)
+		}
+		if c.Restored || len(c.Added) > 0 || len(c.Removed) > 0 || c.Ring {
+			n.moved.beat()
 		}
 		for _, f := range followers {
 			f(index, c)

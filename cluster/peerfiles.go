@@ -112,7 +112,6 @@ func (p *PeerFiles) sync(index uint64) error {
 				errs = append(errs, err)
 				continue
 			}
-			errs = append(errs, os.Chmod(p.path(m.ID), 0o644))
 		}
 		next[m.ID] = m.Node
 	}

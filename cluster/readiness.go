@@ -16,6 +16,7 @@ func (n *Node) watch(ctx context.Context) error {
 	begun, caughtUp := false, false
 	var asked, refreshed time.Time
 	for {
+		moved := n.moved.next()
 		now := time.Now()
 		_, leader := n.raft.LeaderWithID()
 		if leader != "" {
@@ -58,6 +59,7 @@ func (n *Node) watch(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
+		case <-moved:
 		case <-ctx.Done():
 			return nil
 		}

@@ -91,7 +91,7 @@ func writeKeyFile(dir string, state State, id, pub string) error {
 		return fmt.Errorf("export key of %s: %w", id, err)
 	}
 	_, err = f.WriteString(pub)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), filepath.Join(folder, id))
 	}

@@ -29,11 +29,6 @@ func openBlobs(dir string) (*blobs, error) {
 	if err := os.MkdirAll(b.parts(), 0o700); err != nil {
 		return nil, fmt.Errorf("open blob store: %w", err)
 	}
-	for i := range 256 {
-		if err := os.MkdirAll(filepath.Join(dir, hex.EncodeToString([]byte{byte(i)})), 0o700); err != nil {
-			return nil, fmt.Errorf("open blob store: %w", err)
-		}
-	}
 	if err := b.recheck(); err != nil {
 		return nil, fmt.Errorf("open blob store: %w", err)
 	}
@@ -121,6 +116,18 @@ func (b *blobs) open(s Sum) (*os.File, error) { return os.Open(b.path(s)) }
 // drop removes a content that turned out damaged.
 func (b *blobs) drop(s Sum) { _ = os.Remove(b.path(s)) }
 
+// place moves a whole content from where it was written to its place. The folder is made when its first content comes:
+// 256 of them would be a good part of a master's start.
+func (b *blobs) place(from string, s Sum) error {
+	err := os.Rename(from, b.path(s))
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(b.path(s)), 0o700); err == nil {
+			err = os.Rename(from, b.path(s))
+		}
+	}
+	return err
+}
+
 // ingest copies from r, hashing, until its end.
 func (b *blobs) ingest(ctx context.Context, r io.Reader, buf []byte, read func(n int64)) (Sum, error) {
 	f, err := os.CreateTemp(b.parts(), "new-*")
@@ -153,7 +160,7 @@ func (b *blobs) ingest(ctx context.Context, r io.Reader, buf []byte, read func(n
 	if err := f.Close(); err != nil {
 		return Sum{}, errors.Join(storeError(err), os.Remove(f.Name()))
 	}
-	if err := os.Rename(f.Name(), b.path(s)); err != nil {
+	if err := b.place(f.Name(), s); err != nil {
 		return Sum{}, errors.Join(storeError(err), os.Remove(f.Name()))
 	}
 	return s, nil
@@ -165,7 +172,16 @@ func (b *blobs) put(p []byte) (Sum, error) {
 	if b.has(s, int64(len(p))) {
 		return s, nil
 	}
-	if err := durable.WriteFile(b.path(s), p); err != nil {
+	err := os.Mkdir(filepath.Dir(b.path(s)), 0o700)
+	if err == nil {
+		err = durable.SyncDir(b.dir)
+	} else if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	if err == nil {
+		err = durable.WriteFile(b.path(s), p)
+	}
+	if err != nil {
 		return Sum{}, storeError(err)
 	}
 	return s, nil
@@ -251,7 +267,7 @@ func (p *part) end() error {
 	if s != p.sum || p.have != p.size {
 		return errors.Join(errDamaged, os.Remove(p.f.Name()))
 	}
-	if err := os.Rename(p.f.Name(), p.b.path(s)); err != nil {
+	if err := p.b.place(p.f.Name(), s); err != nil {
 		return storeError(err)
 	}
 	return nil

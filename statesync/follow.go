@@ -33,7 +33,10 @@ func (s *Store) Run(ctx context.Context) error {
 		}
 		wait := time.NewTimer(pause)
 		select {
-		case <-s.kick:
+		case <-s.kick: // something changed: what failed may succeed now
+			for _, t := range s.trees {
+				t.retryAt = time.Time{}
+			}
 		case <-wait.C:
 		case <-ctx.Done():
 			wait.Stop()

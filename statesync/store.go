@@ -239,7 +239,7 @@ func (s *Store) fault(step string) error {
 	return s.opts.fault(step)
 }
 
-// Kick makes Run look at once: a head changed.
+// Kick makes Run look at once, also at what failed: a head changed, or a master came back.
 func (s *Store) Kick() {
 	select {
 	case s.kick <- struct{}{}:

@@ -35,6 +35,7 @@ func (r *rooms) openRoots() error {
 	if err != nil {
 		return err
 	}
+	r.port.OnUp(func(string) { r.roots.Kick() }) // it may be the one that a joiner copies
 	r.node.OnApply(func(_ uint64, c fsm.Change) {
 		if c.Roots || c.Restored || len(c.Added) > 0 {
 			r.roots.Kick()
