@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	transport "clustermaster/transport/minion"
 )
 
@@ -100,10 +102,10 @@ func small(_, _ string, c syscall.RawConn) error {
 // vanish makes the kernel drop all that comes for the socket, unseen: no acknowledgement, no FIN, no RST, as when a
 // machine loses its power or its route.
 func vanish(c syscall.RawConn) error {
-	const returnNothing = syscall.BPF_RET | syscall.BPF_K
+	all := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}} // keep 0 bytes of each
 	var err error
 	if failed := c.Control(func(fd uintptr) {
-		err = syscall.AttachLsf(int(fd), []syscall.SockFilter{{Code: returnNothing, K: 0}}) //nolint:staticcheck // no other way without a library
+		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(all)), Filter: &all[0]})
 	}); failed != nil {
 		return failed
 	}
