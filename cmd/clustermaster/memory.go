@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// Times and bounds of giving memory back.
+const (
+	calmLook    = 500 * time.Millisecond
+	calmAllocs  = 1 << 20 // bytes allocated between two looks, at most, in a calm master
+	worthGiving = 6 << 20 // bytes that a collection would give back at least
+	giveEvery   = 2 * time.Second
+)
+
+// memoryUse is what runtime/metrics says of the heap, in bytes.
+type memoryUse struct {
+	allocated uint64 // since the start
+	objects   uint64 // on the heap, garbage among them
+	live      uint64 // of these, what the last collection found alive
+	free      uint64 // on the heap, and the system's to take
+}
+
+// reclaimable is about what a collection would give back. Stacks that have grown come on top of it.
+func (m memoryUse) reclaimable() uint64 {
+	return m.free + m.objects - min(m.objects, m.live)
+}
+
+func readMemory(samples []metrics.Sample) memoryUse {
+	metrics.Read(samples)
+	return memoryUse{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64()}
+}
+
+func memorySamples() []metrics.Sample {
+	return []metrics.Sample{
+		{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
+	}
+}
+
+// giveMemoryBack returns memory to the system when a burst is over, a sign-in of all minions, say. The runtime by itself
+// keeps up to twice the live heap, and the grown stacks of all connections, until something is allocated again.
+func giveMemoryBack(ctx context.Context) {
+	tick := time.NewTicker(calmLook)
+	defer tick.Stop()
+	samples := memorySamples()
+	before := readMemory(samples)
+	var next time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := readMemory(samples)
+		calm := now.allocated-before.allocated <= calmAllocs
+		before = now
+		if !calm || now.reclaimable() < worthGiving || time.Now().Before(next) {
+			continue
+		}
+		debug.FreeOSMemory()
+		next = time.Now().Add(giveEvery)
+		before = readMemory(samples)
+	}
+}

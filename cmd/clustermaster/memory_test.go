@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// After a burst the memory goes back although nothing is allocated any more.
+func TestMemoryIsGivenBack(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); giveMemoryBack(ctx) }()
+	defer func() { cancel(); <-done }()
+	samples := memorySamples()
+	var burst [][]byte
+	for range 64 {
+		b := make([]byte, 1<<20)
+		for i := range b {
+			b[i] = 1
+		}
+		burst = append(burst, b)
+	}
+	if high := readMemory(samples); len(burst) != 64 || high.objects < 64<<20 {
+		t.Fatalf("the burst is not there: %+v", high)
+	}
+	clear(burst)
+	for end := time.Now().Add(30 * time.Second); ; {
+		now := readMemory(samples)
+		if now.reclaimable() < worthGiving && now.objects < 32<<20 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("kept: %+v", now)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
