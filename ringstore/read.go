@@ -343,23 +343,32 @@ func (s *Store) List(ctx context.Context, space Space, place, prefix string) ([]
 	if err != nil {
 		return nil, fmt.Errorf("list %q: %w", place, err)
 	}
-	best := map[Key]*Record{}
 	for i := range answers {
 		if answers[i].same {
 			answers[i].records = mine.records
 		}
-		for _, r := range answers[i].records {
-			keepBest(best, r)
-		}
 	}
-	s.repair(v, partition, answers, best)
-	out := make([]Record, 0, len(best))
+	best := answers[0].records
+	if len(answers) > 1 { // else there is nothing to compare with
+		best = make(map[Key]*Record, len(best))
+		for i := range answers {
+			for _, r := range answers[i].records {
+				keepBest(best, r)
+			}
+		}
+		s.repair(v, partition, answers, best)
+	}
+	sorted := make([]*Record, 0, len(best))
 	for _, r := range best {
 		if !r.deleted() {
-			out = append(out, *r)
+			sorted = append(sorted, r)
 		}
 	}
-	slices.SortFunc(out, func(a, b Record) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(sorted, func(a, b *Record) int { return strings.Compare(a.Name, b.Name) })
+	out := make([]Record, len(sorted))
+	for i, r := range sorted {
+		out[i] = *r
+	}
 	return out, nil
 }
 
