@@ -55,6 +55,7 @@ func (s *Server) piece(f found, loc int64) ([]byte, error) {
 	keep = keep && at.size <= maxKeptFile
 	if keep {
 		if data, ok := s.contents.get(f.path, at); ok {
+			s.kept.Inc()
 			from := min(loc, int64(len(data)))
 			return data[from:min(from+int64(s.opts.BufferSize), int64(len(data)))], nil
 		}

@@ -50,6 +50,13 @@ func (c *contents) get(path string, m marks) ([]byte, bool) {
 	return kept.data, ok && kept.marks == m
 }
 
+// size is how many bytes are kept.
+func (c *contents) size() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.bytes
+}
+
 func (c *contents) put(path string, m marks, data []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

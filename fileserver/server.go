@@ -79,6 +79,7 @@ type Server struct {
 	bytes  prometheus.Counter
 	walks  prometheus.Counter
 	hashed prometheus.Counter
+	kept   prometheus.Counter
 }
 
 // New makes a file server. It fails on an unknown hash_type and on expressions that don't compile.
@@ -107,6 +108,9 @@ func New(o Options, log *slog.Logger, reg prometheus.Registerer) (*Server, error
 		hashed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_fileserver_hashed_files_total", Help: "Files that were hashed: once per change.",
 		}),
+		kept: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_fileserver_kept_reads_total", Help: "Pieces of files that were served from memory.",
+		}),
 	}
 	switch o.HashType {
 	case "md5":
@@ -132,7 +136,9 @@ func New(o Options, log *slog.Logger, reg prometheus.Registerer) (*Server, error
 		s.ignore = append(s.ignore, test)
 	}
 	if reg != nil {
-		reg.MustRegister(s.served, s.bytes, s.walks, s.hashed)
+		reg.MustRegister(s.served, s.bytes, s.walks, s.hashed, s.kept, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "clustermaster_fileserver_kept_bytes", Help: fmt.Sprintf("Bytes of small files kept in memory, at most %d.", maxKept),
+		}, func() float64 { return float64(s.contents.size()) }))
 	}
 	return s, nil
 }

@@ -325,7 +325,7 @@ func (r *rooms) run(ctx context.Context) error {
 	})
 	upper.Go(func() error { return r.node.Run(uctx) })
 	upper.Go(func() error { return r.mesh.Run(uctx) })
-	upper.Go(func() error { giveMemoryBack(uctx); return nil })
+	upper.Go(func() error { giveMemoryBack(uctx, r.reg); return nil })
 	if r.opts.Extra["fileserver_events"] == true {
 		upper.Go(func() error { return r.files.Watch(uctx, time.Minute, r.fileChanges) })
 	}

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Times and bounds of giving memory back.
@@ -41,7 +43,11 @@ func memorySamples() []metrics.Sample {
 
 // giveMemoryBack returns memory to the system when a burst is over, a sign-in of all minions, say. The runtime by itself
 // keeps up to twice the live heap, and the grown stacks of all connections, until something is allocated again.
-func giveMemoryBack(ctx context.Context) {
+func giveMemoryBack(ctx context.Context, reg prometheus.Registerer) {
+	times := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "clustermaster_memory_given_back_total", Help: "Times that memory was given back to the system after a burst.",
+	})
+	reg.MustRegister(times)
 	tick := time.NewTicker(calmLook)
 	defer tick.Stop()
 	samples := memorySamples()
@@ -60,6 +66,7 @@ func giveMemoryBack(ctx context.Context) {
 			continue
 		}
 		debug.FreeOSMemory()
+		times.Inc()
 		next = time.Now().Add(giveEvery)
 		before = readMemory(samples)
 	}

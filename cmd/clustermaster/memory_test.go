@@ -4,13 +4,15 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // After a burst the memory goes back although nothing is allocated any more.
 func TestMemoryIsGivenBack(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); giveMemoryBack(ctx) }()
+	go func() { defer close(done); giveMemoryBack(ctx, prometheus.NewRegistry()) }()
 	defer func() { cancel(); <-done }()
 	samples := memorySamples()
 	var burst [][]byte
