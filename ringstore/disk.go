@@ -35,7 +35,7 @@ func openDisk(dir string, opts Options, log *slog.Logger) (*disk, error) {
 	defer cache.Unref()
 	po := &pebble.Options{
 		Cache:                       cache,
-		FS:                          vfs.Default,
+		FS:                          privateFS{vfs.Default},
 		Logger:                      pebbleLog{log},
 		MaxOpenFiles:                256,
 		MemTableSize:                uint64(opts.MemTableBytes),
@@ -53,6 +53,9 @@ func openDisk(dir string, opts Options, log *slog.Logger) (*disk, error) {
 	for i := range po.Levels {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		po.Levels[i].BlockSize = 8 << 10
+	}
+	if err := makePrivate(dir); err != nil {
+		return nil, err
 	}
 	db, err := pebble.Open(dir, po)
 	if err != nil {
