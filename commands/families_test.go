@@ -103,6 +103,7 @@ func familyScenes() []scene {
 			run("match.compound_matches", "web-* and not L@web-b", "web-a"), run("match.compound_matches", "web-* and not L@web-b", "web-b"), run("match.compound_matches", "I@text:*", "web-a"),
 			run("error.error"), run("error.error", "name=Exception", "message=This is an error.").unlike("Python's tracebacks", oneLine("Exception occurred in runner error.error: This is an error.\n")),
 			run("salt.cmd", "test.arg", "1", "a=b", "--out=json"), run("salt.cmd", "cmd.run", "echo hello"), run("salt.cmd", "hashutil.digest", "abc"),
+			run("http.query", "http://127.0.0.1:1/"), run("http.query", "url=http://127.0.0.1:1/", "status=True", "--out=json"),
 		}},
 	}
 }

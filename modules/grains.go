@@ -235,6 +235,17 @@ func configFunctions() []function {
 			}},
 		{name: "config.option", params: []param{need("value"), opt("default", nil), opt("omit_opts", false), opt("omit_master", false), opt("omit_pillar", false), opt("omit_grains", false), opt("wildcard", false)},
 			run: func(ctx context.Context, c *call) (any, error) { return c.option(ctx, "value") }},
+		{name: "config.dot_vals", params: []param{need("value")}, run: func(_ context.Context, c *call) (any, error) {
+			v, _ := c.who.Pillar.Get("master")
+			master, _ := v.(wire.Map)
+			out := wire.Map{}
+			for _, p := range append(slices.Clip(master), c.who.Opts...) {
+				if name, ok := p.Key.(string); ok && strings.HasPrefix(name, c.text("value")+".") {
+					out = out.Set(name, p.Value)
+				}
+			}
+			return out, nil
+		}},
 		{name: "config.merge", params: []param{need("value"), opt("default", ""), opt("omit_opts", false), opt("omit_master", false), opt("omit_pillar", false)},
 			run: func(ctx context.Context, c *call) (any, error) { return c.option(ctx, "value") }},
 	}

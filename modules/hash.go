@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"slices"
 	"strings"
 )
 
@@ -42,6 +43,15 @@ func digest(name string, b []byte) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// encodeLines is base64 of 57 bytes to a line, with a line break at the end.
+func encodeLines(b []byte) string {
+	var out strings.Builder
+	for line := range slices.Chunk(b, 57) {
+		out.WriteString(base64.StdEncoding.EncodeToString(line) + "\n")
+	}
+	return out.String()
+}
+
 func hashFunctions() []function {
 	sum := func(name string) function {
 		return function{name: "hashutil." + name + "_digest", params: []param{need("instr")}, run: func(_ context.Context, c *call) (any, error) {
@@ -57,6 +67,10 @@ func hashFunctions() []function {
 	}
 	return []function{
 		sum("md5"), sum("sha256"), sum("sha512"),
+		{name: "hashutil.base64_encodefile", params: []param{need("fname")}, run: func(_ context.Context, c *call) (any, error) {
+			b, err := readFile(c.text("fname"))
+			return encodeLines(b), err
+		}},
 		{name: "hashutil.digest", params: []param{need("instr"), opt("checksum", "md5")}, run: func(_ context.Context, c *call) (any, error) {
 			return c.digest(raw(c.any("instr")))
 		}},
@@ -70,15 +84,7 @@ func hashFunctions() []function {
 		of("hashutil.base64_b64encode", func(b []byte) (any, error) { return base64.StdEncoding.EncodeToString(b), nil }),
 		of("hashutil.base64_b64decode", decode),
 		of("hashutil.base64_decodestring", decode),
-		of("hashutil.base64_encodestring", func(b []byte) (any, error) {
-			var out strings.Builder // 57 bytes to a line, and a line break at the end
-			for len(b) > 0 {
-				n := min(57, len(b))
-				out.WriteString(base64.StdEncoding.EncodeToString(b[:n]) + "\n")
-				b = b[n:]
-			}
-			return out.String(), nil
-		}),
+		of("hashutil.base64_encodestring", func(b []byte) (any, error) { return encodeLines(b), nil }),
 		{name: "hashutil.hmac_signature", params: []param{need("string"), need("shared_secret"), need("challenge_hmac")}, run: func(_ context.Context, c *call) (any, error) {
 			mac := hmac.New(sha256.New, raw(c.any("shared_secret")))
 			mac.Write(raw(c.any("string")))

@@ -43,6 +43,7 @@ type Deps struct {
 	SDB func(profile string) (wire.Map, bool)
 	// Nodegroup is the definition of a nodegroup.
 	Nodegroup func(name string) (any, bool)
+	Datastore Datastore
 	Version   string // of Salt, as test.version tells it
 	HashType  string // hash_type, of cp.hash_file
 	Log       *slog.Logger
@@ -70,6 +71,7 @@ func New(deps Deps) *Modules {
 	for _, family := range [][]function{
 		grainsFunctions(), pillarFunctions(), configFunctions(), dataFunctions(), commandFunctions(), fileFunctions(), networkFunctions(),
 		matchFunctions(), cpFunctions(), hashFunctions(), randomFunctions(), environFunctions(), testFunctions(), masterFunctions(),
+		httpFunctions(), datastoreFunctions(), dnsFunctions(),
 	} {
 		for _, f := range family {
 			if _, twice := m.byName[f.name]; twice {

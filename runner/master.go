@@ -15,19 +15,22 @@ type Modules interface {
 	Run(ctx context.Context, fun string, args []any, kwargs wire.Map) (value any, found bool, err error)
 }
 
-// OnMaster is the functions salt.cmd and error.error, which run what others would run elsewhere.
+// OnMaster is the functions that run an execution function on this master, and error.error.
 func OnMaster(modules Modules) []Function {
+	same := func(name, params, doc string) Function {
+		return Function{Name: name, VarArgs: true, VarKwargs: true, Doc: doc + "\n\nExample:\n\n    salt-run " + name + " " + params,
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				v, _, err := modules.Run(ctx, name, c.Rest(), withoutPrivate(c.Kwargs()))
+				return v, err
+			}}
+	}
 	return []Function{
+		same("http.query", "https://example.org/api decode=True", "Make a web request and show the answer; parameters are those of the function http.query in templates."),
+		same("sdb.get", "sdb://profile/key", "Look up a value of an sdb profile of this master."),
 		{Name: "salt.cmd", Params: []Param{Need("fun")}, VarArgs: true, VarKwargs: true,
 			Doc: "Run an execution function on this master: one of those that templates have here.\n\nExample:\n\n    salt-run salt.cmd test.arg 1 2 a=b",
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				kwargs := wire.Map{}
-				for _, p := range c.Kwargs() {
-					if name, _ := p.Key.(string); !strings.HasPrefix(name, "__") && name != "with_pillar" {
-						kwargs = append(kwargs, p)
-					}
-				}
-				v, found, err := modules.Run(ctx, c.Text("fun"), c.Rest(), kwargs)
+				v, found, err := modules.Run(ctx, c.Text("fun"), c.Rest(), withoutPrivate(c.Kwargs()).Without("with_pillar"))
 				if !found {
 					return fmt.Sprintf("'%s' is not available.", c.Text("fun")), nil
 				}
@@ -42,6 +45,14 @@ func OnMaster(modules Modules) []Function {
 				return nil, errors.New(c.Text("message"))
 			}},
 	}
+}
+
+// withoutPrivate leaves out what the caller adds to the keywords.
+func withoutPrivate(kwargs wire.Map) wire.Map {
+	return slices.DeleteFunc(slices.Clone(kwargs), func(p wire.Pair) bool {
+		name, _ := p.Key.(string)
+		return strings.HasPrefix(name, "__")
+	})
 }
 
 // Matching is the family match.

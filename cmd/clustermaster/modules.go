@@ -37,7 +37,7 @@ func (r *rooms) moduleDeps() modules.Deps {
 			v, ok := o.Nodegroups.Get(name)
 			return wireValue(v), ok
 		},
-		Version: saltVersion, HashType: o.HashType, Log: r.log.With("component", "modules"),
+		Datastore: datastore{r}, Version: saltVersion, HashType: o.HashType, Log: r.log.With("component", "modules"),
 	}
 }
 
@@ -51,6 +51,19 @@ func (r *rooms) runFor(ctx context.Context, fun string, args []any, kwargs wire.
 		return nil, fmt.Errorf("runner %s: %v", fun, done.Return)
 	}
 	return done.Return, nil
+}
+
+// datastore keeps what the functions of data keep, as a key of the cache.
+type datastore struct{ r *rooms }
+
+func (d datastore) Load(ctx context.Context) (wire.Map, error) {
+	v, _, err := d.r.banks.Fetch(ctx, "data", "datastore")
+	m, _ := v.(wire.Map)
+	return m, err
+}
+
+func (d datastore) Dump(ctx context.Context, data wire.Map) error {
+	return d.r.banks.Store(ctx, "data", "datastore", data)
 }
 
 // onMaster runs the functions of templates for salt.cmd, as this master: without grains and pillar.

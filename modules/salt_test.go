@@ -1,0 +1,235 @@
+package modules
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"clustermaster/internal/yaml11"
+	"clustermaster/wire"
+)
+
+// a step is a call of a function; DIR and URL stand for a folder and a web server.
+type step struct {
+	fun    string
+	args   []any
+	kwargs wire.Map
+}
+
+func do(fun string, args ...any) step { return step{fun: fun, args: args} }
+
+func (s step) with(pairs ...any) step {
+	for i := 0; i < len(pairs); i += 2 {
+		s.kwargs = append(s.kwargs, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+	}
+	return s
+}
+
+func m(pairs ...any) wire.Map { return step{}.with(pairs...).kwargs }
+
+// steps are asked in this order.
+func steps() []step {
+	list := []step{
+		do("dnsutil.parse_hosts", "DIR/hosts"), do("dnsutil.parse_hosts", "DIR/nosuch"), do("dnsutil.parse_hosts").with("hosts", "10.0.0.1 a b\n\n#x\n10.0.0.1\tc # d\n::1 six\n"),
+		do("dnsutil.A", "127.0.0.1", "10.0.0.53"), do("dnsutil.A", "nosuch.invalid"), do("dnsutil.AAAA", "nosuch.invalid"),
+		do("data.load"), do("data.get", "a"), do("data.update", "a", "x"), do("data.update", "b", []any{int64(1), "two"}), do("data.get", "a"), do("data.get", "nosuch", "fallback"),
+		do("data.get", []any{"a", "nosuch", "b"}), do("data.get", []any{"a", "nosuch"}, "d"), do("data.keys"), do("data.values"), do("data.items"), do("data.has_key", "a"), do("data.has_key", "z"),
+		do("data.cas", "a", "y", "wrong"), do("data.cas", "z", "y", "x"), do("data.cas", "a", "y", "x"), do("data.get", "a"), do("data.pop", "a"), do("data.pop", "a"), do("data.pop", "a", "none"),
+		do("data.dump", m("eggs", "spam", "n", m("m", int64(1)))), do("data.load"), do("data.clear"), do("data.load"), do("data.keys"),
+		do("hashutil.base64_encodefile", "DIR/hosts"), do("config.dot_vals", "own"), do("config.dot_vals", "nosuch"),
+	}
+	for _, path := range []string{"text", "json", "yaml", "gone", "empty", "move", "latin", "zipped"} {
+		list = append(list, do("http.query", "URL/"+path), do("http.query", "URL/"+path).with("status", true, "text", true))
+	}
+	for _, kind := range []string{"json", "yaml", "text"} {
+		list = append(list, do("http.query", "URL/"+kind).with("decode", true))
+	}
+	return append(list,
+		do("http.query", "URL/json").with("decode", true, "decode_type", "yaml"), do("http.query", "URL/json").with("decode", true, "decode_type", "plain"),
+		do("http.query", "URL/json").with("decode", true, "decode_type", "nosuch"), do("http.query", "URL/gone").with("raise_error", false, "status", true),
+		do("http.query", "URL/echo?a=1").with("params", m("b", "x y", "c", "ü&=")), do("http.query", "URL/echo").with("method", "POST", "data", "some data"),
+		do("http.query", "URL/echo").with("method", "POST", "data", m("k", "v w")), do("http.query", "URL/echo").with("method", "PUT", "data", "{}", "header_dict", m("Content-Type", "application/json", "X-Own", "1")),
+		do("http.query", "URL/echo").with("header_list", []any{"X-Own: two", "nonsense"}), do("http.query", "URL/echo").with("username", "me", "password", "secret"), do("http.query", "URL/echo").with("agent", "own/1"),
+		do("http.query", "http://127.0.0.1:1/").with("status", true), do("http.query", "http://127.0.0.1:1/"),
+	)
+}
+
+// server answers in every way that steps ask for.
+func server(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		say := func(kind, text string) {
+			w.Header().Set("Content-Type", kind)
+			fmt.Fprint(w, text)
+		}
+		switch r.URL.Path {
+		case "/text":
+			say("text/plain; charset=utf-8", "plain ü\n")
+		case "/json":
+			say("application/json", `{"a": [1, 2.5, null, true], "b": {"c": "d"}}`)
+		case "/yaml":
+			say("application/yaml", "a: [1, two]\nb: yes\n")
+		case "/latin":
+			say("text/plain; charset=utf-8", "é")
+		case "/zipped":
+			say("text/plain", "not zipped")
+		case "/empty":
+			w.WriteHeader(http.StatusOK)
+		case "/move":
+			http.Redirect(w, r, "/text", http.StatusFound)
+		case "/echo":
+			var b bytes.Buffer
+			if _, err := b.ReadFrom(r.Body); err != nil {
+				t.Error(err)
+			}
+			say("text/plain", fmt.Sprint(r.Method, " ", r.URL.RequestURI(), " ", r.Header.Get("Content-Type"), " ", r.Header.Get("X-Own"), " ", r.Header.Get("Authorization"), " ", strings.TrimPrefix(r.UserAgent(), "Salt/"), " ", b.String()))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, "not here")
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// memory is a Datastore.
+type memory struct{ kept wire.Map }
+
+func (d *memory) Load(context.Context) (wire.Map, error) { return append(wire.Map{}, d.kept...), nil }
+func (d *memory) Dump(_ context.Context, data wire.Map) error {
+	d.kept = data
+	return nil
+}
+
+// plain turns a value into what JSON has.
+func plain(v any) any {
+	switch v := v.(type) {
+	case wire.Map:
+		out := map[string]any{}
+		for _, p := range v {
+			out[text(p.Key)] = plain(p.Value)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = plain(e)
+		}
+		return out
+	case []byte:
+		return string(v)
+	case int64:
+		return float64(v)
+	}
+	return v
+}
+
+// TestCallsAreSalts asks Salt's functions and ours the same.
+func TestCallsAreSalts(t *testing.T) {
+	t.Parallel()
+	venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS")
+	if venvs == "" {
+		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
+	}
+	dir, url := t.TempDir(), server(t)
+	if err := os.WriteFile(filepath.Join(dir, "hosts"), []byte("# hosts\n127.0.0.1 localhost\n10.0.0.1\tone one.example\n\n10.0.0.1 again\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fill := func(v any) any {
+		if s, ok := v.(string); ok {
+			return strings.NewReplacer("DIR", dir, "URL", url).Replace(s)
+		}
+		return v
+	}
+	var calls []any
+	list := steps()
+	for i, s := range list {
+		for j, a := range s.args {
+			list[i].args[j] = fill(a)
+		}
+		calls = append(calls, []any{s.fun, append([]any{}, plain(list[i].args).([]any)...), plain(append(wire.Map{}, s.kwargs...))})
+	}
+	asked, err := json.Marshal(calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(venvs, "salt-3008.3", "bin", "python3"), "testdata/calls.py", dir)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(asked), os.Stderr
+	said, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answers []struct {
+		Value any
+		Error string
+	}
+	if err := json.Unmarshal(said, &answers); err != nil || len(answers) != len(list) {
+		t.Fatalf("%d answers of %d: %v", len(answers), len(list), err)
+	}
+	modules := New(Deps{Version: "3008.3", Datastore: &memory{}, Render: func(_ context.Context, _ Minion, _, text, _ string, _ wire.Map) (any, error) {
+		v, err := yaml11.Load([]byte(text))
+		return yaml11.ToWire(v), err
+	}})
+	who := Minion{ID: "web1", Pillar: m("master", m("own.b", int64(2))), Opts: m("own.a", int64(1))}
+	for i, s := range list {
+		got, err := modules.Call(t.Context(), who, s.fun, s.args, s.kwargs)
+		if (err != nil) != (answers[i].Error != "") || err == nil && !reflect.DeepEqual(plain(got), answers[i].Value) {
+			t.Errorf("%s %v %v:\nours   %v %v\nSalt's %v %s", s.fun, s.args, s.kwargs, plain(got), err, answers[i].Value, answers[i].Error)
+		}
+	}
+}
+
+// TestQueryIsBounded: an answer that is too large, or never comes, is an error; what is not built in is refused by name.
+func TestQueryIsBounded(t *testing.T) {
+	t.Parallel()
+	hung := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/large":
+			block := make([]byte, 1<<20)
+			for range maxBody>>20 + 1 {
+				if _, err := w.Write(block); err != nil {
+					return
+				}
+			}
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		default:
+			select {
+			case <-hung:
+			case <-r.Context().Done():
+			}
+		}
+	}))
+	defer s.Close()
+	defer close(hung)
+	ask := func(ctx context.Context, step step) (any, error) {
+		return New(Deps{}).Call(ctx, Minion{}, step.fun, step.args, step.kwargs)
+	}
+	if _, err := ask(t.Context(), do("http.query", s.URL+"/large")); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Error(err)
+	}
+	if v, err := ask(t.Context(), do("http.query", s.URL+"/loop")); err != nil || !strings.Contains(fmt.Sprint(v), "302") {
+		t.Error(v, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if v, err := ask(ctx, do("http.query", s.URL+"/never")); errors.Is(err, ErrUnknown) || !strings.Contains(fmt.Sprint(v, err), "canceled") {
+		t.Error(v, err)
+	}
+	for _, bad := range []step{do("http.query", "file:///etc/passwd"), do("http.query", s.URL).with("cookies", true), do("http.query", s.URL).with("data_file", "/etc/passwd")} {
+		if _, err := ask(t.Context(), bad); err == nil {
+			t.Errorf("%v was done", bad)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+"""Runs Salt's own execution functions: a list of [function, args, kwargs] as JSON on stdin, a list of answers as JSON on stdout.
+
+Run by TestCallsAreSalts with the interpreter of a virtual environment of Salt, and a folder as its argument.
+"""
+import json
+import logging
+import sys
+
+import salt.config
+import salt.loader
+
+logging.disable(logging.CRITICAL)
+
+
+def plain(value):
+    if isinstance(value, dict) or hasattr(value, "items"):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, bytes):
+        return value.decode()
+    return value
+
+
+opts = salt.config.minion_config(None)
+opts.update(cachedir=sys.argv[1], file_client="local", grains={"id": "web1"}, pillar={"master": {"own.b": 2}}, id="web1")
+opts["own.a"] = 1
+functions = salt.loader.minion_mods(opts, utils=salt.loader.utils(opts))
+answers = []
+for fun, args, kwargs in json.load(sys.stdin):
+    try:
+        answers.append({"value": plain(functions[fun](*args, **kwargs))})
+    except Exception as exc:  # the kind is told, for texts are compared elsewhere
+        answers.append({"error": type(exc).__name__})
+json.dump(answers, sys.stdout)
