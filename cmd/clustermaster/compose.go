@@ -235,7 +235,11 @@ func (r *rooms) openMaster() error {
 		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog, MaxConns: o.MaxConnections, ProxyFrom: o.ProxyFrom(),
 	}
 	r.pub = minion.NewPubServer(lim, o.ZmqFiltering, r.log, r.reg)
-	var err error
+	files, err := openFilesLimit()
+	if err != nil {
+		return fmt.Errorf("read limit of open files: %w", err)
+	}
+	warnOpenFiles(len(r.keys.AcceptedIDs()), files, r.log)
 	if r.files, err = fileserver.New(fileOptions(o), r.log, r.reg); err != nil {
 		return err
 	}
