@@ -4,7 +4,7 @@
 #   make demo       a cluster of three masters with real minions, to play with
 #   make test       every test that CI runs; installs what they need
 #   make test-long  the long ones too
-#   make bench      figures, printed; nothing passes or fails
+#   make bench      figures of our own masters; writes docs/benchmarks.md and docs/growth.md
 #   make bench-compare  Salt's own master and ours in turns; writes docs/performance.md
 #   make lint       go vet and staticcheck
 #   make generate   gRPC code from the .proto files (needs protobuf-compiler)
@@ -58,8 +58,9 @@ race:
 		echo "left out: go test -race (no C compiler; apt-get install gcc)"; \
 	fi
 
+# About 20 minutes; BENCH_FLAGS such as "--self --quick" make it what they say, and nothing is written.
 bench: build
-	@scripts/bench.sh
+	@scripts/bench.sh $(BENCH_FLAGS)
 
 # About 15 minutes; BENCH_FLAGS such as --rounds 1 --seconds 1 make it shorter.
 bench-compare: install-tests build

@@ -81,8 +81,7 @@ func (p *page) masters(columns []Column) {
 	p.say("\n## Masters\n")
 	p.say("%d minions on %d connections, spread over all masters; requests per second with the 99th percentile of the latency in ms.", columns[0].Minions, columns[0].Workers)
 	p.say("More masters on one machine share its processors: what is seen is the price of more copies and of agreement, not what more machines give.\n")
-	r := Report{Columns: columns}
-	p.table(r.summary())
+	p.summary(&Report{Columns: columns})
 	rate := chart.Plot{Title: "Requests per second by masters on one machine", X: "masters", Y: "requests per second", LogY: true, Ticks: []chart.Tick{}}
 	for _, c := range columns {
 		n := len(c.Masters)

@@ -48,6 +48,17 @@ func (p *page) table(rows [][]string) {
 	}
 }
 
+// summary writes all columns side by side.
+func (p *page) summary(r *Report) {
+	rows := r.summary()
+	for _, row := range rows {
+		if end := strings.IndexAny(row[0], "/,"); strings.HasPrefix(row[0], "_") && end > 0 {
+			row[0] = "`" + row[0][:end] + "`" + row[0][end:]
+		}
+	}
+	p.table(rows)
+}
+
 // write puts the page and its plots into a folder.
 func (p *page) write(dir, name string) error {
 	err := os.MkdirAll(dir, 0o755)
@@ -108,7 +119,7 @@ latencies of all requests that it kept waiting.
 `)
 	first := r.Columns[0]
 	p.say("%d minions on %d connections.\n", first.Minions, first.Workers)
-	p.table(r.summary())
+	p.summary(r)
 	var failures []string
 	for _, c := range r.Columns {
 		for _, l := range c.Loads {
@@ -132,7 +143,7 @@ latencies of all requests that it kept waiting.
 func (r *Report) notes() (out []string) {
 	for _, c := range r.Columns {
 		for _, f := range c.Figures {
-			if f.Note != "" && f.Unit != "" && f.Note != fmt.Sprintf("median of %d", pings) {
+			if f.Note != "" && f.Unit != "" && f.Note != fmt.Sprintf("median of %d", pings) && !strings.HasPrefix(f.Note, "the largest of") {
 				out = append(out, fmt.Sprintf("- %s, %s: %s", c.Name, f.Name, f.Note))
 			}
 		}

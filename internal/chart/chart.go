@@ -252,6 +252,8 @@ func Short(v float64) string {
 // Number prints with three digits, and thousands parted by commas.
 func Number(v float64) string {
 	switch {
+	case v == 0:
+		return "0"
 	case v < 0:
 		return "-" + Number(-v)
 	case v >= 99.95:
