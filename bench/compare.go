@@ -24,6 +24,9 @@ type comparePlan struct {
 	fleets             []int // simulated minions, of the first round and single masters
 }
 
+// mostPillars is how large a fleet may be whose minions fetch their pillars: Salt's master makes some 13 in a second.
+const mostPillars = 1000
+
 // compareSettle lets masters finish their start before their memory counts as idle.
 const compareSettle = 5 * time.Second
 
@@ -131,6 +134,7 @@ func (b *bencher) compareColumn(ctx context.Context, p comparePlan, prod product
 	}
 	defer f.stop()
 	for i, size := range p.fleets {
+		f.bare = size > mostPillars
 		err := f.measure(ctx, b, size, &c)
 		var late *unstartedError
 		if errors.As(err, &late) { // it is a figure of the master that it can't have so many

@@ -60,6 +60,7 @@ type fleet struct {
 	n     int                // minions that have started
 	keep  int                // of these have a request connection of their own
 	slots chan struct{}      // a place for each request connection of the others
+	bare  bool               // those to come fetch no pillar, so the master knows no grains of theirs
 	run   context.Context    //nolint:containedctx // the life of all minions, which grow starts and stop ends
 	end   context.CancelFunc // of run
 	lives sync.WaitGroup
@@ -153,7 +154,7 @@ func (f *fleet) more(n int) (*simminion.Fleet, error) {
 	for i := f.n; i < n; i++ {
 		c := simminion.Config{
 			ID: fmt.Sprintf("%s%d", fleetPrefix, i+1), Key: f.keys[i%len(f.keys)], Master: f.addr, LocalAddr: sources[i/minionsPerSource%len(sources)],
-			Release: fleetReleases[i%len(fleetReleases)], ReconDefault: reconDefault, ReconMax: reconMax, Functions: fleetFunctions,
+			Release: fleetReleases[i%len(fleetReleases)], ReconDefault: reconDefault, ReconMax: reconMax, Functions: fleetFunctions, NoPillar: f.bare,
 		}
 		if i >= f.keep {
 			c.RequestSlots = f.slots
@@ -200,6 +201,9 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 		return err
 	}
 	c.add(figureSignIn(n), took.Seconds(), "s", fmt.Sprintf("%s a second%s", chart.Number(float64(n-before)/took.Seconds()), after(before)))
+	if f.bare {
+		c.remark("these fetched no pillar")
+	}
 	if !sleepUntil(ctx, time.Now().Add(settleTime)) {
 		return ctx.Err()
 	}
@@ -210,6 +214,9 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 	c.addMemory(figureFleet(n), memory)
 	c.remark(f.note())
 	for _, p := range []struct{ name, tgt, tgtType string }{{figurePing(n), fleetPrefix + "*", "glob"}, {figureGrainPing(n), fleetGrain, "grain"}} {
+		if f.bare && p.tgtType == "grain" {
+			continue
+		}
 		err := f.median(ctx, b, p.name, c, func(ctx context.Context) (int, time.Duration, error) {
 			return f.own.product.ping(ctx, f.own.masters[0], ping{tgt: p.tgt, tgtType: p.tgtType, minions: n})
 		})
@@ -222,7 +229,7 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 
 // unmeasured notes why there are no figures of n minions.
 func (c *Column) unmeasured(n int, why error) {
-	for _, name := range []string{figureSignIn(n), figureFleet(n), figurePing(n), figureGrainPing(n)} {
+	for _, name := range []string{figureSignIn(n), figureFleet(n), figurePing(n)} {
 		c.add(name, 0, "", why.Error())
 	}
 }
@@ -235,14 +242,17 @@ func after(before int) string {
 	return fmt.Sprintf(", with %s before", thousands(before))
 }
 
-// pings is how often a job of all minions is measured.
-const pings = 3
+// pings is how often a job of all minions is measured, unless that takes longer than pingsPatience.
+const (
+	pings         = 3
+	pingsPatience = 45 * time.Second
+)
 
 // median repeats what is for all minions, and notes the median time and how many answered at worst.
 func (f *fleet) median(ctx context.Context, b *bencher, name string, c *Column, once func(context.Context) (answered int, took time.Duration, err error)) error {
 	var took []time.Duration
 	least := f.n
-	for i := range pings {
+	for i, begun := 0, time.Now(); i < pings && (i == 0 || time.Since(begun) < pingsPatience); i++ {
 		b.progress.show("%s, %d of %d", name, i+1, pings)
 		n, d, err := once(ctx)
 		if err != nil {
@@ -252,7 +262,7 @@ func (f *fleet) median(ctx context.Context, b *bencher, name string, c *Column, 
 		least = min(least, n)
 	}
 	slices.Sort(took)
-	note := fmt.Sprintf("median of %d", pings)
+	note := fmt.Sprintf("median of %d", len(took))
 	if least < f.n {
 		note += fmt.Sprintf("; only %d answered at worst", least)
 	}

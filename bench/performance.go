@@ -67,6 +67,8 @@ func (r *Report) performance(command string) string {
 	say("  ours syncs each return on a write quorum (one of one, two of three) before it answers.")
 	say("- Both in turns, %s; a figure is the median of the rounds, a ratio the median of the rounds' ratios with the least and the greatest.", plural(r.rounds(), "round"))
 	say("- Clusters of three share this machine and stand behind HAProxy. The generator runs on the same machine: its share of the processors is in the last table.")
+	say("- Simulated minions sign in, fetch their pillar, subscribe and fire their start events, at most %d at a time; of more than %s the further ones fetch no pillar,", fleetStarting, plural(mostPillars, "minion"))
+	say("  for Salt's master would need a quarter of an hour for those.")
 	if r.RSA > 0 {
 		say("- All processors together make %s RSA-2048 private operations per second with Go's crypto; at two per sign-in that is %s sign-ins per second.", chart.Number(r.RSA), chart.Number(r.RSA/2))
 	}
@@ -115,7 +117,7 @@ func (r *Report) performance(command string) string {
 			}
 		}
 		for _, f := range c.Figures {
-			if strings.Contains(f.Note, "only") {
+			if strings.Contains(f.Note, "only") || strings.Contains(f.Note, "of them keep") {
 				say("\n%s, %s: %s.", c.Name, f.Name, f.Note)
 			}
 		}

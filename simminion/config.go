@@ -31,6 +31,7 @@ type Config struct {
 	Filtering        bool            // zmq_filtering
 	CheckSignatures  bool            // sign_pub_messages
 	RejectedRetry    bool            // rejected_retry: a rejected minion tries on
+	NoPillar         bool            // asks for none at its start, which real ones do
 	MasterKey        *wire.PublicKey // known from before; nil: trust the first
 	Grains           wire.Map        // added to the built-in ones
 	Functions        map[string]Func // added to the built-in ones

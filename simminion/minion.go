@@ -137,7 +137,7 @@ func (m *Minion) live(ctx context.Context) error {
 			return err
 		}
 		if first || m.cfg.monitors() {
-			withPillar := first
+			withPillar := first && !m.cfg.NoPillar
 			m.jobs.Go(func() { m.start(ctx, sub.Confirmed(), withPillar) })
 		}
 		first = false

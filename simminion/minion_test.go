@@ -272,7 +272,7 @@ func TestFleet(t *testing.T) {
 	const n = 50
 	template := fast(t, f, "")
 	template.Log, template.RequestTimeout, template.LocalAddr = nil, 20*time.Second, net.IPv4(127, 0, 0, 2)
-	template.RequestSlots = make(chan struct{}, 2)
+	template.RequestSlots, template.NoPillar = make(chan struct{}, 2), true
 	fleet, err := NewFleet(template, "m", n, testKeys(), 1000)
 	if err != nil {
 		t.Fatal(err)
@@ -307,6 +307,9 @@ func TestFleet(t *testing.T) {
 	defer f.mu.Unlock()
 	if len(f.remotes) != 1 || !f.remotes["127.0.0.2"] {
 		t.Errorf("source addresses %v", f.remotes)
+	}
+	if slices.Contains(f.commands, "_pillar") {
+		t.Error("a minion asked for its pillar")
 	}
 	if f.starting > 3 || f.starting == 0 {
 		t.Errorf("%d started at one time", f.starting)
