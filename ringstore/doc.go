@@ -1,8 +1,9 @@
 // Package ringstore keeps records on the masters that own them.
 //
 // Lives here: records named by space, place and name on Pebble; writing to a quorum of the owners, durable before the
-// answer; reading and listing with repair; scans over all masters with what they cover; hints for owners that are away
-// and their hand-over; comparing copies; following the ring as it grows and shrinks; expiry by whole time buckets.
+// answer; reading and listing with repair; scans over all masters with what they cover; questions about many records,
+// judged by their owners, and the parts of records kept in memory for them; hints for owners that are away and their
+// hand-over; comparing copies; following the ring as it grows and shrinks; expiry by whole time buckets.
 // Does not: what a job or a minion is (packages jobcache, miniondata), which masters are members and when the ring
 // changes (package cluster), who may connect (package transport/peer).
 //
