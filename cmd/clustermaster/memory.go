@@ -13,7 +13,7 @@ import (
 const (
 	calmLook    = 500 * time.Millisecond
 	calmAllocs  = 1 << 20 // bytes allocated between two looks, at most, in a calm master
-	worthGiving = 6 << 20 // bytes that a collection would give back at least
+	worthGiving = 3 << 20 // bytes that a collection would give back at least; of a large heap an eighth
 	giveEvery   = 2 * time.Second
 )
 
@@ -29,6 +29,9 @@ type memoryUse struct {
 func (m memoryUse) reclaimable() uint64 {
 	return m.free + m.objects - min(m.objects, m.live)
 }
+
+// worth says whether a collection would give back enough for what it costs, which goes with what is alive.
+func (m memoryUse) worth() bool { return m.reclaimable() >= max(worthGiving, m.live/8) }
 
 func readMemory(samples []metrics.Sample) memoryUse {
 	metrics.Read(samples)
@@ -62,7 +65,7 @@ func giveMemoryBack(ctx context.Context, reg prometheus.Registerer) {
 		now := readMemory(samples)
 		calm := now.allocated-before.allocated <= calmAllocs
 		before = now
-		if !calm || now.reclaimable() < worthGiving || time.Now().Before(next) {
+		if !calm || !now.worth() || time.Now().Before(next) {
 			continue
 		}
 		debug.FreeOSMemory()
