@@ -27,6 +27,9 @@ type comparePlan struct {
 // mostPillars is how large a fleet may be whose minions fetch their pillars: Salt's master makes some 13 in a second.
 const mostPillars = 1000
 
+// fleetMost is how long a fleet may take to start, so that a comparison ends.
+const fleetMost = 3 * time.Minute
+
 // compareSettle lets masters finish their start before their memory counts as idle.
 const compareSettle = 5 * time.Second
 
@@ -133,6 +136,7 @@ func (b *bencher) compareColumn(ctx context.Context, p comparePlan, prod product
 		return c, err
 	}
 	defer f.stop()
+	f.most = fleetMost
 	for i, size := range p.fleets {
 		f.bare = size > mostPillars
 		err := f.measure(ctx, b, size, &c)

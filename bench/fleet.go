@@ -33,8 +33,7 @@ var fleetReleases = []string{"3006.28", "3007.15", "3008.3"}
 
 const (
 	fleetPatience     = 150 * time.Second      // for all minions to start: a request that was cut costs one 60 s, as with libzmq; and
-	fleetPatienceEach = 200 * time.Millisecond // for each: Salt's own master makes few pillars in a second; but not more than
-	fleetPatienceMost = 3 * time.Minute
+	fleetPatienceEach = 200 * time.Millisecond // for each: Salt's own master makes few pillars in a second
 )
 
 // fleetStarting bounds how many of a fleet's minions are between their sign-in and their start event. So few keep a
@@ -60,6 +59,7 @@ type fleet struct {
 	n     int                // minions that have started
 	keep  int                // of these have a request connection of their own
 	slots chan struct{}      // a place for each request connection of the others
+	most  time.Duration      // that a step may take; 0: as long as it needs
 	bare  bool               // those to come fetch no pillar, so the master knows no grains of theirs
 	run   context.Context    //nolint:containedctx // the life of all minions, which grow starts and stop ends
 	end   context.CancelFunc // of run
@@ -110,7 +110,10 @@ func (f *fleet) grow(ctx context.Context, b *bencher, n int) (took time.Duration
 	if err != nil {
 		return 0, err
 	}
-	patience := min(fleetPatience+time.Duration(len(more.Minions))*fleetPatienceEach, fleetPatienceMost)
+	patience := fleetPatience + time.Duration(len(more.Minions))*fleetPatienceEach
+	if f.most > 0 {
+		patience = min(patience, f.most)
+	}
 	limited, done := context.WithTimeout(ctx, patience)
 	defer done()
 	ended := make(chan error, 1)

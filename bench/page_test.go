@@ -78,7 +78,7 @@ func TestPages(t *testing.T) {
 func TestUnmeasured(t *testing.T) {
 	t.Parallel()
 	r := sampleComparison()
-	late := &unstartedError{started: 2100, of: 10_000, patience: fleetPatienceMost}
+	late := &unstartedError{started: 2100, of: 10_000, patience: fleetMost}
 	r.Columns[0].unmeasured(10_000, late)
 	r.Columns[1].add(figureSignIn(10_000), 50, "s", "")
 	rows := r.rows(1)
