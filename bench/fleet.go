@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -223,6 +224,12 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 		err := f.median(ctx, b, p.name, c, func(ctx context.Context) (int, time.Duration, error) {
 			return f.own.product.ping(ctx, f.own.masters[0], ping{tgt: p.tgt, tgtType: p.tgtType, minions: n})
 		})
+		if err != nil && f.most > 0 && ctx.Err() == nil { // it is a figure of a master that it does not answer
+			b.say("%s: %v", p.name, err)
+			why, _, _ := strings.Cut(err.Error(), ". ")
+			c.add(p.name, 0, "", why)
+			continue
+		}
 		if err != nil {
 			return err
 		}
