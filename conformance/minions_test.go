@@ -453,7 +453,11 @@ func (s *suite) testCut(t *testing.T) {
 				got = append(got, step)
 			}
 		}
-		if got = slices.Compact(got); !slices.Equal(got, want) {
+		// On a busy machine 3008.3 begins to start before it has noticed that it was put out, with Salt's master too, and again then.
+		if got = slices.Compact(got); len(got) > len(want) && got[0] == "minion_start" && m.Release == "3008.3" {
+			got = got[1:]
+		}
+		if !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", m.ID, got, want)
 		}
 	}

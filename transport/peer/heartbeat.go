@@ -188,7 +188,7 @@ func (p *Port) heartbeat(l *link) {
 		case <-l.seen:
 			// Who dials us is there: a peer that returns need not wait for the end of our back-off.
 			if !l.up() {
-				l.beat.ResetConnectBackoff()
+				l.beatGap.reset()
 				send()
 			}
 		case <-l.refused:
@@ -213,7 +213,7 @@ func (p *Port) cameUp(l *link, boot []byte) {
 	up, restarted := l.noteUp(boot, time.Now())
 	switch {
 	case up:
-		l.rpc.ResetConnectBackoff()
+		l.rpcGap.reset()
 		l.rpc.Connect()
 		p.cfg.Log.Info("peer answers", "peer", l.node)
 		p.tellUp(l.node)

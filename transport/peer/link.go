@@ -31,8 +31,10 @@ type link struct {
 	self    bool // this master: always alive, no heartbeats
 	rpc     *grpc.ClientConn
 	beat    *grpc.ClientConn // nil when self
-	refused chan struct{}    // a heartbeat dial found nobody listening
-	seen    chan struct{}    // the peer has dialled us
+	rpcGap  *backOff
+	beatGap *backOff
+	refused chan struct{} // a heartbeat dial found nobody listening
+	seen    chan struct{} // the peer has dialled us
 	stop    chan struct{}
 	once    sync.Once
 
@@ -67,13 +69,14 @@ func (p *Port) linkTo(node string) (*link, error) {
 		stop:    make(chan struct{}),
 		since:   time.Now(),
 		broken:  make(chan struct{}),
+		rpcGap:  newBackOff(), beatGap: newBackOff(),
 	}
 	var err error
 	if l.rpc, err = p.newRPCClient(l); err != nil {
 		return nil, err
 	}
 	if !l.self {
-		l.beat, err = p.newClient(l, func() { notify(l.refused) })
+		l.beat, err = p.newClient(l, l.beatGap, func() { notify(l.refused) })
 		if err != nil {
 			l.close()
 			return nil, err
@@ -113,7 +116,7 @@ func (l *link) close() {
 }
 
 // dialLink is the dialler of both conns of a link.
-func (p *Port) dialLink(ctx context.Context, l *link, refused func()) (net.Conn, error) {
+func (p *Port) dialLink(ctx context.Context, l *link, gap *backOff, refused func()) (net.Conn, error) {
 	l.mu.Lock()
 	broken := l.broken
 	l.mu.Unlock()
@@ -127,7 +130,11 @@ func (p *Port) dialLink(ctx context.Context, l *link, refused func()) (net.Conn,
 		}
 		cancel()
 	})
+	if err := gap.wait(ctx); err != nil {
+		return nil, err
+	}
 	c, err := p.dialNode(ctx, l.node, protoRPC)
+	gap.note(err)
 	if err != nil {
 		if refused != nil && errors.Is(err, syscall.ECONNREFUSED) {
 			refused()

@@ -96,17 +96,17 @@ func (p *Port) Conn(node string) (*grpc.ClientConn, error) {
 	return l.rpc, nil
 }
 
-// newClient makes a client conn of l; refused, if not nil, hears of dials that
-// found nobody listening.
-func (p *Port) newClient(l *link, refused func(), more ...grpc.DialOption) (*grpc.ClientConn, error) {
+// newClient makes a client conn of l whose dials gap keeps apart; refused, if
+// not nil, hears of those that found nobody listening.
+func (p *Port) newClient(l *link, gap *backOff, refused func(), more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///peer", append(more,
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.dialLink(ctx, l, refused) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.dialLink(ctx, l, gap, refused) }),
 		grpc.WithTransportCredentials(nodeCredentials{}),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			Backoff:           backoff.Config{BaseDelay: grpcGap, Multiplier: 1, MaxDelay: grpcGap},
 			MinConnectTimeout: p.cfg.HandshakeTimeout,
 		}),
 		// 10 s is the least that grpc-go allows; heartbeats do the fast work.
@@ -117,7 +117,7 @@ func (p *Port) newClient(l *link, refused func(), more ...grpc.DialOption) (*grp
 
 // newRPCClient adds to newClient that calls fail fast while the peer is down.
 func (p *Port) newRPCClient(l *link) (*grpc.ClientConn, error) {
-	return p.newClient(l, nil,
+	return p.newClient(l, l.rpcGap, nil,
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			if err := l.failFast(); err != nil {
 				return err

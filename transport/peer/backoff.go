@@ -1,0 +1,65 @@
+package peer
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// The times between dials of one client conn.
+const (
+	firstGap = 100 * time.Millisecond
+	longGap  = time.Second
+	grpcGap  = 10 * time.Millisecond // gRPC's own back-off, beside ours
+)
+
+// backOff keeps the dials of one client conn apart while they fail, until
+// reset. gRPC's own can't be cut short: in 1.85.0 ClientConn.ResetConnectBackoff
+// goes through a map that a connect under way writes to, which ends the
+// process. Safe for concurrent use.
+type backOff struct {
+	mu   sync.Mutex // guards all below
+	gap  time.Duration
+	next time.Time     // no dial before this
+	woke chan struct{} // closed and renewed by reset
+}
+
+func newBackOff() *backOff { return &backOff{woke: make(chan struct{})} }
+
+// wait returns when the next dial is due; ctx's error when that ends first.
+func (b *backOff) wait(ctx context.Context) error {
+	b.mu.Lock()
+	t := time.NewTimer(time.Until(b.next))
+	woke := b.woke
+	b.mu.Unlock()
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-woke:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// note takes the outcome of a dial.
+func (b *backOff) note(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil {
+		b.gap, b.next = 0, time.Time{}
+		return
+	}
+	b.gap = min(max(firstGap, b.gap*8/5), longGap)
+	b.next = time.Now().Add(b.gap + rand.N(b.gap/5)) // masters shall not dial in step
+}
+
+// reset makes the next dial due at once, also one that waits already.
+func (b *backOff) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gap, b.next = 0, time.Time{}
+	close(b.woke)
+	b.woke = make(chan struct{})
+}
