@@ -74,8 +74,8 @@ func keyPath(bank, key string) (string, error) {
 	if key == "" {
 		return "", ErrNoKey
 	}
-	p := path.Join(b, key)
-	if p == "." || p == ".." || strings.HasPrefix(p, "../") || p == b {
+	p := strings.TrimLeft(path.Join(b, key), "/")
+	if p == "" || p == "." || p == ".." || strings.HasPrefix(p, "../") || p == b {
 		return "", fmt.Errorf("key %q: %w", key, ErrOutside)
 	}
 	return p, nil

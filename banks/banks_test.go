@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -262,4 +263,25 @@ func TestMigrate(t *testing.T) {
 	if _, err = c.Migrate(ctx, dir, "../x", false); !errors.Is(err, ErrOutside) {
 		t.Error(err)
 	}
+}
+
+// FuzzPaths: whatever is asked for, what comes of it lies inside and is found again as itself.
+func FuzzPaths(f *testing.F) {
+	for _, s := range [][2]string{{"a", "k"}, {"../a", "k"}, {"a//b/..", "../k"}, {"/", "k/"}, {".", "."}, {"a", "b/../../../c"}, {"\x00", "\xff"}} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, bank, key string) {
+		p, err := keyPath(bank, key)
+		if err != nil {
+			return
+		}
+		place, name := locate(p)
+		if place == "" || name == "" || strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || p == ".." || strings.HasPrefix(p, "../") || strings.Contains("/"+p+"/", "/../") {
+			t.Fatalf("%q %q lies at %q: %q %q", bank, key, p, place, name)
+		}
+		dir, base := path.Split(p)
+		if again, err := keyPath(dir, base); err != nil || again != p {
+			t.Fatalf("%q is asked for again as %q, %v", p, again, err)
+		}
+	})
 }

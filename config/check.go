@@ -160,7 +160,7 @@ func (l *loader) checkMissing() {
 	if tops, ok := o.Extra["master_tops"].(yaml11.Map); ok {
 		for _, e := range tops {
 			if e.Key != "ext_nodes" {
-				l.warn("master_tops", "%v is not used: of master_tops only ext_nodes is built in", e.Key)
+				l.refuse("master_tops", "%q is not built in, its states would be missing from every highstate; take it out, or have a command print them for ext_nodes", textOf(e.Key))
 			}
 		}
 	}
