@@ -3,7 +3,7 @@
 //
 // Lives here: the load generator (sign-in, sealed requests, closed and open loop), its
 // histogram, the figures of whole masters that it starts itself (memory, start, death of
-// the leader, growth by one master), tables and JSON.
+// the leader; growth of minions, masters, jobs; subscribers that stall), tables, pages, JSON.
 // Does not: the bytes of messages (package wire), sockets (package transport/minion), a
 // minion's life (package simminion), a master.
 //

@@ -68,7 +68,7 @@ func (r *Report) performance(command string) string {
 	say("- Both in turns, %s; a figure is the median of the rounds, a ratio the median of the rounds' ratios with the least and the greatest.", plural(r.rounds(), "round"))
 	say("- Clusters of three share this machine and stand behind HAProxy. The generator runs on the same machine: its share of the processors is in the last table.")
 	say("- Simulated minions sign in, fetch their pillar, subscribe and fire their start events, at most %d at a time; of more than %s the further ones fetch no pillar,", fleetStarting, plural(mostPillars, "minion"))
-	say("  for Salt's master would need a quarter of an hour for those.")
+	say("  for Salt's master would need a quarter of an hour for those. The minions' own RSA operations are on the same processors, and part of that time.")
 	if r.RSA > 0 {
 		say("- All processors together make %s RSA-2048 private operations per second with Go's crypto; at two per sign-in that is %s sign-ins per second.", chart.Number(r.RSA), chart.Number(r.RSA/2))
 	}
