@@ -98,6 +98,9 @@ func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtTy
 	if err != nil {
 		return nil, err
 	}
+	if found.Incomplete != "" {
+		m.log.Warn("a mine's target was resolved without all minions' data", "tgt", target.Text(textual(tgt)), "tgt_type", tgtType, "covered", found.Incomplete)
+	}
 	sees := m.mineReader(ctx, asking)
 	byFun := wire.Map{}
 	for _, fun := range funs {
