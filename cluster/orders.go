@@ -78,7 +78,8 @@ func (n *Node) quorumWithout(m fsm.Member, what string) error {
 }
 
 // Remove takes a peer out for good: at once, its id and node key barred until Allow, the secrets of minions' sessions
-// and, unless keepSecret, cluster_secret rotated. Every error but those in Warnings means that nothing has changed.
+// and, unless keepSecret, cluster_secret rotated. Every error but those in Warnings means that
+// it is a member still, perhaps without its vote.
 func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Removal, error) {
 	m, err := n.find(ctx, name)
 	if err != nil {
@@ -100,6 +101,16 @@ func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Remova
 			return Removal{}, fmt.Errorf("peer %s: is the leader and did not hand over: %w", m.ID, err)
 		}
 	}
+	if n.voters()[m.Node] {
+		// Its vote first: once it is barred it gives none, and of two voters the other could not be elected while raft
+		// still counts both.
+		if _, err := n.propose(ctx, &fsm.MarkMember{Node: m.Node, Mark: fsm.MarkLearner, At: time.Now().UTC()}); err != nil {
+			return Removal{}, fmt.Errorf("peer %s: %w", m.ID, err)
+		}
+		if err := n.until(ctx, func() bool { return !n.agreedVoters()[m.Node] }); err != nil {
+			return Removal{}, fmt.Errorf("peer %s: still has its vote, which the leader takes as soon as it can; try again then: %w", m.ID, err)
+		}
+	}
 	r, index, err := n.Propose(ctx, &fsm.RemoveMember{Node: m.Node, Bar: true, At: time.Now().UTC()})
 	if err == nil && r.Refused != fsm.RefusedNotMember { // a repeat of a command whose answer was lost
 		err = refused(r)
@@ -119,8 +130,6 @@ func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Remova
 	}
 	out.Unconfirmed = n.ConfirmEverywhere(ctx, index)
 	warn(n.RotateKeys(ctx), "the secrets of minions' sessions were not rotated, and %s knows them; run salt-run cluster.rotate_keys", m.ID)
-	err = n.until(ctx, func() bool { return !n.agreedVoters()[m.Node] })
-	warn(err, "the leader still counts the vote of %s; it takes it as soon as it can", m.ID)
 	n.log.Info("peer removed by order", "peer", m.ID, "addr", m.Addr, "index", index)
 	return out, nil
 }

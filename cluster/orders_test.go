@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"clustermaster/cluster"
 	"clustermaster/cluster/clustertest"
+	"clustermaster/cluster/fsm"
 	"clustermaster/transport/peer"
 )
 
@@ -117,6 +119,50 @@ func TestRemoveIsAtOnceAndForGood(t *testing.T) {
 	if err := says(late, "cluster_secret in the configuration is not the cluster's")(); err != nil {
 		t.Error(err)
 	}
+}
+
+// Of two voters the one that stays could not be elected any more if it lost its office after the other was barred and before
+// raft took its vote: so the vote goes first.
+func TestRemoveOfOneOfTwoTakesItsVoteFirst(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Prepare(t, 2)
+	var mu sync.Mutex
+	learners, removed := map[string]bool{}, map[string]bool{} // removed: whether it had no vote by then
+	for _, n := range c.Nodes {
+		n.BeforeRun = func(n *clustertest.Node) {
+			n.OnApply(func(_ uint64, change fsm.Change) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, m := range change.Added {
+					learners[m.ID] = m.Learner
+				}
+				for _, m := range change.Removed {
+					removed[m.ID] = learners[m.ID]
+				}
+			})
+		}
+		n.Start()
+	}
+	c.WaitVoters(2)
+	by := c.Leader()
+	gone := others(c, by)[0]
+	if _, err := by.Remove(patience(t), gone.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	c.Wait("the removal is told of", func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, ok := removed[gone.ID]; !ok {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if !removed[gone.ID] {
+		t.Error("it was removed with its vote")
+	}
+	propose(t, by, offer("web1"))
 }
 
 func TestRemoveOfTheLeaderHandsOver(t *testing.T) {
