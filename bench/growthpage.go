@@ -3,6 +3,7 @@ package bench
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"clustermaster/internal/chart"
 )
@@ -129,6 +130,7 @@ func (p *page) sizes(columns []Column) {
 		}
 	}
 	p.table(rows)
+	p.remarks(columns)
 	p.plot("growth-sizes-rate.svg", rate.SVG())
 	p.plot("growth-sizes-time.svg", job.SVG())
 }
@@ -137,7 +139,8 @@ func (p *page) subscribers(columns []Column) {
 	p.say("\n## Subscribers that do not read\n")
 	p.say("Bare subscriptions at one master, and jobs of some KB, a few in a second. Some subscribers stop reading with their connection open; or their kernel drops whatever comes")
 	p.say("for them, without an acknowledgement or a FIN, as when a machine loses its power; or they read slowly. Delivery to the others is counted from the order of a")
-	p.say("job to its arrival at each of them. The generator reads for all of them on the same processors.\n")
+	p.say("job to its arrival at each of them. The generator reads for all of them on the same processors. Before the master's own queue of a connection begins, the kernel's")
+	p.say("buffers are full: some ten KB for one that takes nothing, some hundred KB for one that reads slowly.\n")
 	head := []string{"figure"}
 	for _, c := range columns {
 		head = append(head, c.Name)
@@ -151,7 +154,11 @@ func (p *page) subscribers(columns []Column) {
 		rows = append(rows, row)
 	}
 	p.table(rows)
-	p.remarks(columns)
+	last := columns[len(columns)-1]
+	if f, ok := last.figure(figureDropped); ok {
+		queued, _ := last.figure(figureQueued)
+		p.say("\nThose that were not queued are %s publications; %s.", f.Note, queued.Note)
+	}
 	bars := chart.Bars{Title: "Delivery of a publication to those that read", Unit: "ms (shorter is better)"}
 	for _, name := range []string{figureDelay, figureDelay99, figureDelayX} {
 		g := chart.Group{Name: name[len("delivery to the others, "):]}
@@ -162,7 +169,8 @@ func (p *page) subscribers(columns []Column) {
 		bars.Groups = append(bars.Groups, g)
 	}
 	for _, c := range columns {
-		bars.Series = append(bars.Series, c.Name)
+		_, name, _ := strings.Cut(c.Name, ", ") // after the number of subscribers, which all have
+		bars.Series = append(bars.Series, strings.Replace(name, " of them", "", 1))
 	}
 	p.plot("growth-subscribers.svg", bars.SVG())
 }

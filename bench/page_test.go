@@ -41,6 +41,7 @@ func sampleGrowth() *Report {
 		c.add(figureMissed, 0, "publications", "")
 		if i > 0 {
 			c.add(figureDropped, 27, "publications", "of 80")
+			c.add(figureQueued, 20, "publications", "pub_hwm is 20")
 		}
 		add(c)
 	}
