@@ -45,6 +45,9 @@ func (o own) Nodegroup(string) (any, bool) { return nil, false }
 func (o own) Ask(_ context.Context, q target.Question, fn func(string, target.Hits)) (string, error) {
 	j := q.Judge()
 	fn(o.cfg.ID, j.Minion(false, o.grains()))
+	if !slices.ContainsFunc(q.Terms, func(t target.Term) bool { return strings.HasPrefix(t.Kind, "pillar") }) {
+		return "", nil
+	}
 	pillar, err := wire.UnpackMap(o.Pillar())
 	if err != nil {
 		return "the minion has no pillar yet", nil //nolint:nilerr // then nothing of it matches
