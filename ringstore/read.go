@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"clustermaster/ringstore/ringpb"
 
@@ -131,12 +132,37 @@ type answer struct {
 }
 
 // gather asks owners of a partition, and stand-ins of owners that are away, until a read quorum of owners that are up
-// to date has answered; with fewer than that alive, all that are. Ask fills an answer from one node.
+// to date has answered; with fewer than that alive, all that are. Ask fills an answer from one node. An owner that is
+// alive and does not answer may have what the others lack: it is asked again for ReadTimeout, and then the read fails.
 func (s *Store) gather(ctx context.Context, v *view, partition int, ask func(ctx context.Context, node string) (answer, error)) ([]answer, error) {
-	owners := v.base.Owners(partition)
-	if len(owners) == 0 {
+	if len(v.base.Owners(partition)) == 0 {
 		return nil, ErrUnavailable
 	}
+	until := time.Now().Add(s.opts.ReadTimeout)
+	for {
+		answers, silent, err := s.gatherOnce(ctx, v, partition, ask)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !slices.ContainsFunc(silent, s.alive):
+			if len(answers) == 0 {
+				return nil, errors.Join(ErrUnavailable, err)
+			}
+			return answers, nil
+		case errors.Is(err, ErrTooLarge), time.Now().After(until):
+			return nil, errors.Join(ErrUnavailable, err)
+		}
+		select {
+		case <-time.After(s.opts.LookAgain):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// gatherOnce is one try of gather. Where it did not reach a read quorum, silent are the owners that gave no answer, and
+// err says why one of them did not.
+func (s *Store) gatherOnce(ctx context.Context, v *view, partition int, ask func(ctx context.Context, node string) (answer, error)) (answers []answer, silent []string, err error) {
+	owners := v.base.Owners(partition)
 	order := slices.Clone(owners)
 	if at := slices.Index(order, s.self); at > 0 {
 		order = slices.Insert(slices.Delete(order, at, at+1), 0, s.self)
@@ -148,14 +174,12 @@ func (s *Store) gather(ctx context.Context, v *view, partition int, ask func(ctx
 		}
 	}
 	need := v.base.ReadQuorum()
-	var answers []answer
-	var firstErr error
 	good := 0
 	for len(live) > 0 && good < need {
 		n := min(need-good, len(live))
 		batch := live[:n]
 		live = live[n:]
-		for _, a := range s.askAll(ctx, batch, ask, &firstErr) {
+		for _, a := range s.askAll(ctx, batch, ask, &err) {
 			a.owner = true
 			answers = append(answers, a)
 			if !a.behind {
@@ -164,18 +188,19 @@ func (s *Store) gather(ctx context.Context, v *view, partition int, ask func(ctx
 		}
 	}
 	if good < need {
+		for _, o := range order {
+			if !slices.ContainsFunc(answers, func(a answer) bool { return a.node == o }) {
+				silent = append(silent, o)
+			}
+		}
 		// Owners are away: what they should have may lie with stand-ins, or with new owners of a pending ring.
 		rest := s.standIns(v, partition, owners)
-		more := s.askAll(ctx, rest[:min(len(rest), maxStandIns)], ask, &firstErr)
-		answers = append(answers, more...)
+		answers = append(answers, s.askAll(ctx, rest[:min(len(rest), maxStandIns)], ask, &err)...)
 	} else if len(order) > need && s.someAway(order) {
 		rest := s.standIns(v, partition, owners)
-		answers = append(answers, s.askAll(ctx, rest[:min(len(rest), len(order)-need)], ask, &firstErr)...)
+		answers = append(answers, s.askAll(ctx, rest[:min(len(rest), len(order)-need)], ask, &err)...)
 	}
-	if len(answers) == 0 {
-		return nil, errors.Join(ErrUnavailable, firstErr)
-	}
-	return answers, nil
+	return answers, silent, err
 }
 
 // maxStandIns bounds how many members that own nothing of a place are asked for it.
