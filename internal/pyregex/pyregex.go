@@ -1,13 +1,16 @@
 // Package pyregex matches Python's regular expressions, as Salt's options and targets use them, with a bound on time.
 //
-// Lives here: re.match, re.fullmatch and re.search on top of regexp2.
+// Lives here: re.match, re.fullmatch and re.search, on top of Go's regexp for expressions and texts that mean the same there,
+// on top of regexp2 for the others.
 //
 // Does not: know what is matched, or shell patterns (internal/fnmatch).
 //
-// Guarantee: no expression and no text makes a match run for longer than a tenth of a second.
+// Guarantee: no expression and no text makes a match run for longer than a second; what is on top of Go's regexp takes time in
+// proportion to the text, and is right however busy the machine is.
 package pyregex
 
 import (
+	"regexp"
 	"strings"
 	"time"
 
@@ -16,18 +19,19 @@ import (
 
 // Bounds of one expression.
 const (
-	maxLength    = 64 << 10               // of an expression, bytes
-	regexTimeout = 100 * time.Millisecond // per text; backtracking patterns are easily endless
-	regexBudget  = 2 * time.Second        // per compiled expression, over all texts
+	maxLength    = 64 << 10        // of an expression, bytes
+	regexTimeout = time.Second     // per text; backtracking patterns are easily endless
+	regexBudget  = 3 * time.Second // per compiled expression, over all texts that took long
+	takesLong    = time.Millisecond
 )
 
 // Start returns the test of a regular expression as Python's re.match: anchored at the start, not at the end. ok is false
-// if it does not compile. A text on which it takes too long does not match; nor does any text once the expression has used
-// up two seconds. The test is for one goroutine.
-func Start(expr string) (test func(string) bool, ok bool) { return compile(`\G(?:`, expr, ")") }
+// if it does not compile. A text on which backtracking takes too long does not match; nor does any text once those on which
+// it took long have used up three seconds. The test is for one goroutine.
+func Start(expr string) (test func(string) bool, ok bool) { return compile(`\A(?:`, expr, ")") }
 
 // Full is Start for Python's re.fullmatch.
-func Full(expr string) (test func(string) bool, ok bool) { return compile(`\G(?:`, expr, `)\z`) }
+func Full(expr string) (test func(string) bool, ok bool) { return compile(`\A(?:`, expr, `)\z`) }
 
 // Search is Start for Python's re.search.
 func Search(expr string) (test func(string) bool, ok bool) { return compile("(?:", expr, ")") }
@@ -36,6 +40,24 @@ func compile(before, expr, after string) (test func(string) bool, ok bool) {
 	if len(expr) > maxLength {
 		return nil, false
 	}
+	backtracking, ok := backtrack(before, expr, after)
+	if !ok || !linear(expr) {
+		return backtracking, ok
+	}
+	re, err := regexp.Compile(before + expr + after)
+	if err != nil {
+		return backtracking, true
+	}
+	return func(s string) bool {
+		if !printable(s) {
+			return backtracking(s)
+		}
+		return re.MatchString(s)
+	}, true
+}
+
+// backtrack compiles with regexp2, which can do all that Python can.
+func backtrack(before, expr, after string) (test func(string) bool, ok bool) {
 	re, err := regexp2.Compile(before+dialect(expr)+after, regexp2.None)
 	if err != nil {
 		return nil, false
@@ -48,7 +70,9 @@ func compile(before, expr, after string) (test func(string) bool, ok bool) {
 		}
 		began := time.Now()
 		found, err := re.MatchString(s)
-		spent += time.Since(began)
+		if took := time.Since(began); took > takesLong {
+			spent += took
+		}
 		return err == nil && found
 	}, true
 }

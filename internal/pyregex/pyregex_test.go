@@ -1,6 +1,7 @@
 package pyregex
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestKinds(t *testing.T) {
 
 func TestTimeIsBounded(t *testing.T) {
 	t.Parallel()
-	test, ok := Start("(a+)+$")
+	test, ok := Start("(?=a)(a+)+$") // looking ahead needs backtracking
 	if !ok {
 		t.Fatal("does not compile")
 	}
@@ -59,6 +60,36 @@ func FuzzStart(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, expr, s string) {
 		if test, ok := Start(expr); ok {
 			test(s)
+		}
+	})
+}
+
+// FuzzLinear: where an expression is taken to Go's regexp, both give the same answer.
+func FuzzLinear(f *testing.F) {
+	for _, expr := range []string{
+		"web.*", "(web|db)0", `web\d+\.a$`, "(?i)cache", ".*9\\..*", "[a-c].*", "[^a-c]x?", "a{2,3}b{1}", "^$", "(?P<n>x)|y", "a??b*?c+?", `\bweb\B`, "a**", "a*+", "[a-z&&b]", "{,2}", "a{,2}",
+		"x{1001}", "[]a]", "[\\d-x]", "]", "a|", "(", "(?i)(?i)a", "a$b", "\\_", "[z-a]", "a{3,2}", "a{1}{2}", "(?P<a>x)(?P<a>y)", "(?:)", "()", "[a\\]b]",
+	} {
+		f.Add(expr, "web01.a.net")
+		f.Add(expr, "aabbc")
+		f.Add(expr, "")
+	}
+	f.Fuzz(func(t *testing.T, expr, s string) {
+		if len(expr) > 40 || len(s) > 20 || !printable(s) || !linear(expr) {
+			return
+		}
+		for _, ends := range [][2]string{{`\A(?:`, ")"}, {`\A(?:`, `)\z`}, {"(?:", ")"}} {
+			re, err := regexp.Compile(ends[0] + expr + ends[1])
+			if err != nil {
+				return
+			}
+			slow, ok := backtrack(ends[0], expr, ends[1])
+			if !ok {
+				continue // then it is refused before
+			}
+			if began := time.Now(); slow(s) != re.MatchString(s) && time.Since(began) < regexTimeout/2 {
+				t.Fatalf("%q on %q: Go says %v", ends[0]+expr+ends[1], s, re.MatchString(s))
+			}
 		}
 	})
 }
