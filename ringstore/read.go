@@ -335,9 +335,26 @@ func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition i
 }
 
 // List returns the records of a place whose names begin with prefix, sorted by name. It merges a read quorum of the
-// owners; a copy that differs is repaired.
+// owners; a copy that differs is repaired. More than MaxList bytes are ErrTooLarge.
 func (s *Store) List(ctx context.Context, space Space, place, prefix string) ([]Record, error) {
-	k := Key{space, place, prefix}
+	return s.list(ctx, Key{space, place, prefix}, false)
+}
+
+// Names is List without the values: the names of the records, sorted, however large they are.
+func (s *Store) Names(ctx context.Context, space Space, place, prefix string) ([]string, error) {
+	records, err := s.list(ctx, Key{space, place, prefix}, true)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(records))
+	for i, r := range records {
+		names[i] = r.Name
+	}
+	return names, nil
+}
+
+func (s *Store) list(ctx context.Context, k Key, keysOnly bool) ([]Record, error) {
+	place := k.Place
 	if err := k.check(); err != nil {
 		return nil, fmt.Errorf("list %q: %w", place, err)
 	}
@@ -350,7 +367,7 @@ func (s *Store) List(ctx context.Context, space Space, place, prefix string) ([]
 	var have placeSum
 	mine, mineErr := answer{records: map[Key]*Record{}}, error(nil)
 	if v.base.Owns(s.self, partition) {
-		mineErr = s.localList(k, partition, false, s.collect(mine.records))
+		mineErr = s.localList(k, partition, keysOnly, s.collect(mine.records, keysOnly))
 		for _, r := range mine.records {
 			have.add([]Record{*r})
 		}
@@ -363,7 +380,7 @@ func (s *Store) List(ctx context.Context, space Space, place, prefix string) ([]
 		if node == s.self && v.base.Owns(s.self, partition) {
 			return mine, nil
 		}
-		return s.listFrom(ctx, v, node, k, partition, have)
+		return s.listFrom(ctx, v, node, k, partition, keysOnly, have)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list %q: %w", place, err)
@@ -381,7 +398,9 @@ func (s *Store) List(ctx context.Context, space Space, place, prefix string) ([]
 				keepBest(best, r)
 			}
 		}
-		s.repair(v, partition, answers, best)
+		if !keysOnly { // without its value no copy can be repaired
+			s.repair(v, partition, answers, best)
+		}
 	}
 	sorted := make([]*Record, 0, len(best))
 	for _, r := range best {
@@ -397,11 +416,14 @@ func (s *Store) List(ctx context.Context, space Space, place, prefix string) ([]
 	return out, nil
 }
 
-// collect returns a function that adds pages of records to a set, up to MaxList bytes.
-func (s *Store) collect(set map[Key]*Record) func([]Record) error {
+// collect returns a function that adds pages of records to a set, with keysOnly without their values, up to MaxList bytes.
+func (s *Store) collect(set map[Key]*Record, keysOnly bool) func([]Record) error {
 	size := 0
 	return func(records []Record) error {
 		for i := range records {
+			if keysOnly {
+				records[i].Value = nil
+			}
 			size += len(records[i].Value) + len(records[i].Name) + 64
 			if size > s.opts.MaxList {
 				return fmt.Errorf("answer of more than %d bytes: %w", s.opts.MaxList, ErrTooLarge)
@@ -412,10 +434,10 @@ func (s *Store) collect(set map[Key]*Record) func([]Record) error {
 	}
 }
 
-func (s *Store) listFrom(ctx context.Context, v *view, node string, k Key, partition int, have placeSum) (answer, error) {
+func (s *Store) listFrom(ctx context.Context, v *view, node string, k Key, partition int, keysOnly bool, have placeSum) (answer, error) {
 	a := answer{records: map[Key]*Record{}}
 	if node == s.self {
-		return a, s.localList(k, partition, false, s.collect(a.records))
+		return a, s.localList(k, partition, keysOnly, s.collect(a.records, keysOnly))
 	}
 	client, err := s.client(node)
 	if err != nil {
@@ -425,12 +447,12 @@ func (s *Store) listFrom(ctx context.Context, v *view, node string, k Key, parti
 	defer cancel()
 	stream, err := client.List(ctx, &ringpb.ListRequest{
 		Clock: s.clock.read(), Epoch: v.latest().Epoch(), Space: uint32(k.Space), Place: []byte(k.Place), Prefix: []byte(k.Name),
-		Partition: uint32(partition), Have: have.sum, HaveCount: have.count,
+		Partition: uint32(partition), Have: have.sum, HaveCount: have.count, KeysOnly: keysOnly,
 	})
 	if err != nil {
 		return a, fmt.Errorf("list from %s: %w", node, err)
 	}
-	info, err := s.receive(node, stream, cancel, s.collect(a.records))
+	info, err := s.receive(node, stream, cancel, s.collect(a.records, keysOnly))
 	a.same, a.behind = info.same, info.behind
 	return a, err
 }

@@ -264,7 +264,7 @@ func (c *scanner) disputed(ctx context.Context, partitions []int, readers map[in
 		}
 	}
 	set := map[Key]*Record{}
-	collect := c.s.collect(set)
+	collect := c.s.collect(set, false)
 	bad := map[int]bool{}
 	for node, list := range byNode {
 		err := c.read(ctx, node, list, false, collect)

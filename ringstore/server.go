@@ -261,7 +261,7 @@ func (v *server) List(req *ringpb.ListRequest, stream grpc.ServerStreamingServer
 			return out.flush()
 		}
 	}
-	if err := v.s.localList(key, partition, false, out.add); err != nil {
+	if err := v.s.localList(key, partition, req.KeysOnly, out.add); err != nil {
 		return err
 	}
 	return out.flush()

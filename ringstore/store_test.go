@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,50 @@ func TestPutGetListDelete(t *testing.T) {
 				t.Errorf("put after delete: %+v %v %v", r, found, err)
 			}
 		})
+	}
+}
+
+// TestNamesOfLargeRecords: names are listed however large the values are, and whoever has them.
+func TestNamesOfLargeRecords(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	k.opts.MaxList = 4 << 10
+	for _, name := range []string{"m1/a", "m2/b", "m3/c"} {
+		k.node(name).kill()
+		k.start(name)
+	}
+	const n = 40
+	var want []string
+	for i := range n {
+		name := fmt.Sprintf("r/%02d", i)
+		if err := k.store("m1/a").Put(ctx, Key{SpaceJobs, "big", name}, make([]byte, 1<<10), time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, name)
+	}
+	if err := k.store("m1/a").Put(ctx, Key{SpaceJobs, "big", "m/x"}, nil, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.store("m2/b").Delete(ctx, SpaceJobs, "big", "r/07"); err != nil {
+		t.Fatal(err)
+	}
+	want = slices.Delete(want, 7, 8)
+	for _, node := range k.all() {
+		if got, err := node.store.Names(ctx, SpaceJobs, "big", "r/"); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v", node.name, got, err)
+		}
+		if _, err := node.store.List(ctx, SpaceJobs, "big", "r/"); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: list: %v, want ErrTooLarge", node.name, err)
+		}
+		for _, name := range want { // a list without values must not have been taken for a copy to repair
+			if r, found, err := node.store.Get(ctx, Key{SpaceJobs, "big", name}); err != nil || !found || len(r.Value) != 1<<10 {
+				t.Fatalf("%s: %s has %d bytes, %v %v", node.name, name, len(r.Value), found, err)
+			}
+		}
+	}
+	if _, err := k.store("m1/a").Names(ctx, SpaceJobs, strings.Repeat("p", MaxPlace+1), ""); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("names of a long place: %v", err)
 	}
 }
 

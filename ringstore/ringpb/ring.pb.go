@@ -666,6 +666,7 @@ type ListRequest struct {
 	Partition     uint32                 `protobuf:"varint,6,opt,name=partition,proto3" json:"partition,omitempty"`
 	Have          uint64                 `protobuf:"varint,7,opt,name=have,proto3" json:"have,omitempty"` // sum over what the asker has; equal: answer same and no records
 	HaveCount     uint64                 `protobuf:"varint,8,opt,name=have_count,json=haveCount,proto3" json:"have_count,omitempty"`
+	KeysOnly      bool                   `protobuf:"varint,9,opt,name=keys_only,json=keysOnly,proto3" json:"keys_only,omitempty"` // no values; a member that does not know this answers with them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -754,6 +755,13 @@ func (x *ListRequest) GetHaveCount() uint64 {
 		return x.HaveCount
 	}
 	return 0
+}
+
+func (x *ListRequest) GetKeysOnly() bool {
+	if x != nil {
+		return x.KeysOnly
+	}
+	return false
 }
 
 type Cell struct {
@@ -1712,7 +1720,7 @@ const file_ringpb_ring_proto_rawDesc = "" +
 	"\fFetchRequest\x12\x14\n" +
 	"\x05clock\x18\x01 \x01(\x04R\x05clock\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x123\n" +
-	"\x04keys\x18\x03 \x03(\v2\x1f.clustermaster.ringstore.v1.KeyR\x04keys\"\xce\x01\n" +
+	"\x04keys\x18\x03 \x03(\v2\x1f.clustermaster.ringstore.v1.KeyR\x04keys\"\xeb\x01\n" +
 	"\vListRequest\x12\x14\n" +
 	"\x05clock\x18\x01 \x01(\x04R\x05clock\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x14\n" +
@@ -1722,7 +1730,8 @@ const file_ringpb_ring_proto_rawDesc = "" +
 	"\tpartition\x18\x06 \x01(\rR\tpartition\x12\x12\n" +
 	"\x04have\x18\a \x01(\x04R\x04have\x12\x1d\n" +
 	"\n" +
-	"have_count\x18\b \x01(\x04R\thaveCount\"z\n" +
+	"have_count\x18\b \x01(\x04R\thaveCount\x12\x1b\n" +
+	"\tkeys_only\x18\t \x01(\bR\bkeysOnly\"z\n" +
 	"\x04Cell\x12\x16\n" +
 	"\x06bucket\x18\x01 \x01(\x04R\x06bucket\x12\x14\n" +
 	"\x05space\x18\x02 \x01(\rR\x05space\x12\x1c\n" +
