@@ -433,3 +433,39 @@ func BenchmarkFire(b *testing.B) {
 		bus.Fire("salt/job/1/ret/m1", data)
 	}
 }
+
+// TestLossIsTold: a subscriber that reads too slowly is told, and so are those of a master that takes another one's events too slowly.
+func TestLossIsTold(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "a", "b")
+	a, b := c.nodes["a"], c.nodes["b"]
+	near, far := a.subscribe(t, "salt/"), b.subscribe(t, "salt/job/2/")
+	idle := b.bus.Subscribe("salt/job/3/")
+	defer idle.Close()
+	b.subscribe(t, "salt/job/1/")
+	for _, s := range []*Subscription{near, far} {
+		select {
+		case <-s.Lost():
+			t.Error("a notice without a loss")
+		default:
+		}
+	}
+	data := wire.Map{{Key: "x", Value: strings.Repeat("x", DefaultMaxEventSize-100)}}
+	b.mesh.mu.Lock() // b takes nothing
+	for range 2 * maxQueuedBytes / DefaultMaxEventSize {
+		a.bus.Fire("salt/job/1/ret/m", data)
+	}
+	b.mesh.mu.Unlock()
+	for name, s := range map[string]*Subscription{"near": near, "far": far} {
+		select {
+		case <-s.Lost():
+		case <-time.After(20 * time.Second):
+			t.Errorf("no notice for %s", name)
+		}
+	}
+	select {
+	case <-idle.Lost():
+		t.Error("a subscriber of one master's events was told of another one's")
+	default:
+	}
+}

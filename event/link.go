@@ -74,11 +74,16 @@ func (l *link) stream(ctx context.Context) error {
 
 	received := make(chan error, 1)
 	go func() {
+		var dropped uint64 // of this stream
 		for {
 			item, err := stream.Recv()
 			if err != nil {
 				received <- err
 				return
+			}
+			if item.Dropped > dropped {
+				dropped = item.Dropped
+				m.missed()
 			}
 			if item.Confirmed == 0 {
 				m.deliver(Event{Tag: item.Tag, Data: item.Data})

@@ -250,3 +250,12 @@ func (m *Mesh) deliver(e Event) {
 		}
 	}
 }
+
+// missed tells all subscribers here that another master dropped events on their way to this one.
+func (m *Mesh) missed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s := range m.subs {
+		s.miss()
+	}
+}

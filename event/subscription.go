@@ -25,6 +25,7 @@ type Subscription struct {
 	bytes   int
 	dropped uint64
 
+	lost        chan struct{} // holds one notice
 	wake        chan struct{}
 	stop        chan struct{}
 	stopOnce    sync.Once
@@ -36,7 +37,7 @@ func newSubscription(m *metrics, wants func(string) bool) *Subscription {
 	out := make(chan Event)
 	s := &Subscription{
 		C: out, out: out, wants: wants, metrics: m, detach: func() {},
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), pumped: make(chan struct{}),
+		lost: make(chan struct{}, 1), wake: make(chan struct{}, 1), stop: make(chan struct{}), pumped: make(chan struct{}),
 	}
 	m.subscriptions.Inc()
 	go s.pump()
@@ -51,6 +52,18 @@ func (s *Subscription) Close() {
 		s.metrics.subscriptions.Dec()
 	})
 	<-s.pumped
+}
+
+// Lost gives a notice when events were lost since the last one: because this subscriber read too slowly, or because this master did not
+// take those of another one in time (then they may have been meant for other subscribers).
+func (s *Subscription) Lost() <-chan struct{} { return s.lost }
+
+// miss leaves a notice of loss.
+func (s *Subscription) miss() {
+	select {
+	case s.lost <- struct{}{}:
+	default:
+	}
 }
 
 // Dropped is the number of events lost because the subscriber read too slowly.
@@ -68,10 +81,12 @@ func (s *Subscription) Unconfirmed() []string { return s.unconfirmed }
 func (s *Subscription) offer(e Event) {
 	size := len(e.Tag) + len(e.Data)
 	s.mu.Lock()
+	full := false
 	for s.count > 0 && (s.count >= maxQueuedEvents || s.bytes+size > maxQueuedBytes) {
 		s.drop()
 		s.dropped++
 		s.metrics.dropped.Inc()
+		full = true
 	}
 	if s.count == len(s.queue) {
 		grown := make([]Event, max(16, 2*len(s.queue)))
@@ -84,6 +99,9 @@ func (s *Subscription) offer(e Event) {
 	s.count++
 	s.bytes += size
 	s.mu.Unlock()
+	if full {
+		s.miss()
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default:
