@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"clustermaster/ringstore"
@@ -56,6 +55,8 @@ type records interface {
 	Get(ctx context.Context, k ringstore.Key) (rec ringstore.Record, found bool, err error)
 	// List returns the records of a place whose names begin with prefix, by name.
 	List(ctx context.Context, space ringstore.Space, place, prefix string) ([]ringstore.Record, error)
+	// Names is List without values, and without a bound on them.
+	Names(ctx context.Context, space ringstore.Space, place, prefix string) ([]string, error)
 	// Scan calls fn with all records of a space.
 	Scan(ctx context.Context, space ringstore.Space, prefix string, fn func(ringstore.Record) error) (ringstore.Coverage, error)
 }
@@ -239,44 +240,6 @@ func (c *Cache) head(job *Job, r ringstore.Record) {
 	case headEnd:
 		job.EndTime = string(r.Value)
 	}
-}
-
-// Returns returns what minions returned for a job, by minion id; an empty map for an unknown job.
-func (c *Cache) Returns(ctx context.Context, jid string) (map[string]Return, error) {
-	out := map[string]Return{}
-	if jid == "" {
-		return out, nil
-	}
-	list, err := c.store.List(ctx, ringstore.SpaceJobs, jid, returnPrefix)
-	if err != nil {
-		return nil, fmt.Errorf("read returns of job %s: %w", jid, err)
-	}
-	for _, r := range list {
-		id := strings.TrimPrefix(r.Name, returnPrefix)
-		ret, err := unpackReturn(r.Value)
-		if err != nil {
-			c.log.Warn("return does not decode; it is left out", "jid", jid, "minion", id, "err", err)
-			continue
-		}
-		out[id] = ret
-	}
-	return out, nil
-}
-
-// Returned lists the minions whose returns are kept, sorted.
-func (c *Cache) Returned(ctx context.Context, jid string) ([]string, error) {
-	if jid == "" {
-		return nil, nil
-	}
-	list, err := c.store.List(ctx, ringstore.SpaceJobs, jid, returnPrefix)
-	if err != nil {
-		return nil, fmt.Errorf("read returns of job %s: %w", jid, err)
-	}
-	ids := make([]string, len(list))
-	for i, r := range list {
-		ids[i] = strings.TrimPrefix(r.Name, returnPrefix)
-	}
-	return ids, nil
 }
 
 // Jobs lists all jobs by jid, without minions; no return is read. What could not be asked is in the coverage.
