@@ -162,8 +162,8 @@ func (d *fakeDaemon) Subscribe(_ context.Context, prefix string) (gather.Events,
 	return e, nil
 }
 
-func (d *fakeDaemon) Returns(context.Context, string) (map[string]gather.Return, error) {
-	return nil, nil
+func (d *fakeDaemon) ReadReturns(context.Context, string, []string, func(string, gather.Return) error) error {
+	return nil
 }
 
 func (d *fakeDaemon) Targets(_ context.Context, tgt any, kind, _ string) (operator.Targeted, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermaster/e2e"
+	"clustermaster/gather"
 	"clustermaster/wire"
 )
 
@@ -118,11 +119,11 @@ func (w *writer) found(t *testing.T, masters ...*e2e.Master) {
 		defer c.Close()
 		missing, example := 0, ""
 		for jid, value := range w.acked {
-			returns, err := c.Returns(within(t, 15*time.Second), jid)
 			var got any
-			if err == nil {
-				got, err = wire.Unpack(returns[w.by[jid]].Return)
-			}
+			err := c.ReadReturns(within(t, 15*time.Second), jid, []string{w.by[jid]}, func(_ string, r gather.Return) (err error) {
+				got, err = wire.Unpack(r.Return)
+				return err
+			})
 			if err != nil || got != value {
 				missing, example = missing+1, fmt.Sprintf("%s of %s: %.40v, %v", jid, w.by[jid], got, err)
 			}

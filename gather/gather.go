@@ -49,6 +49,8 @@ type Return struct {
 type Event struct {
 	Tag  string
 	Data wire.Raw
+	// Lost is set in a notice without tag and data: some events before it were lost on their way, because somebody read too slowly.
+	Lost bool
 }
 
 // Events is a subscription.
@@ -63,8 +65,9 @@ type Master interface {
 	Publish(ctx context.Context, p Publish) (Published, error)
 	// Subscribe returns when every reachable master sends the events of the prefix.
 	Subscribe(ctx context.Context, prefix string) (Events, error)
-	// Returns reads what the job cache holds of a job, by minion id.
-	Returns(ctx context.Context, jid string) (map[string]Return, error)
+	// ReadReturns calls fn with what the job cache holds of some minions' returns of a job, one after the other, and reads no others. An
+	// error of fn ends it and comes back.
+	ReadReturns(ctx context.Context, jid string, ids []string, fn func(id string, r Return) error) error
 }
 
 // Options are Salt's waiting times.
@@ -135,6 +138,7 @@ type gathering struct {
 	onReturn func(string, Return)
 	expected map[string]time.Time // id to the moment from which its silence counts
 	returned map[string]bool
+	reads    reads
 }
 
 // missing lists the expected ids that have not returned, sorted.
@@ -161,16 +165,18 @@ func (g *gathering) complete() bool {
 func (g *gathering) wait(ctx context.Context, events Events) error {
 	var asked poll
 	defer asked.end()
+	defer g.reads.end()
 	running := true // somebody may be at it; Salt asks at least once
 	timer := time.NewTimer(g.opts.Timeout)
 	defer timer.Stop()
 	for !g.complete() {
+		g.reads.start(ctx, g)
 		select {
 		case e, ok := <-events.C():
 			if !ok {
 				return ErrMasterLost
 			}
-			g.event(ctx, e)
+			g.event(e)
 		case answers := <-asked.started:
 			asked.events = answers
 		case e, ok := <-asked.answers():
@@ -181,8 +187,20 @@ func (g *gathering) wait(ctx context.Context, events Events) error {
 			if g.findJob(e) {
 				running = true
 			}
+		case r := <-g.reads.found:
+			g.reads.brought++
+			g.give(r.id, r.Return)
+		case <-g.reads.soon():
+			g.reads.wantMissing()
 		case <-timer.C:
-			if g.readCache(ctx, g.missing()...); g.complete() {
+			// Who is silent is decided when the job cache has been asked for what is missing; the timer rests until then.
+			g.reads.silence = true
+			g.reads.wantMissing()
+		case err := <-g.reads.ended:
+			if !g.reads.finish(g, err) {
+				continue
+			}
+			if g.complete() {
 				return nil
 			}
 			if running {
@@ -215,14 +233,18 @@ func (g *gathering) lastDeadline() time.Time {
 	return last
 }
 
-// event takes a return, or a list of minions that widens the expected set (syndics send them).
-func (g *gathering) event(ctx context.Context, e Event) {
+// event takes a return, the notice that some were lost, or a list of minions that widens the expected set (syndics send them).
+func (g *gathering) event(e Event) {
+	if e.Lost {
+		g.reads.lost()
+		return
+	}
 	data, err := wire.UnpackRawMap(e.Data)
 	if err != nil {
 		return
 	}
-	if strings.Contains(e.Tag, "/ret/") {
-		g.take(ctx, data.String("id"), data)
+	if _, id, ok := strings.Cut(e.Tag, "/ret/"); ok {
+		g.take(id, data)
 		return
 	}
 	raw, _ := data.Get("minions")
@@ -240,43 +262,39 @@ func (g *gathering) event(ctx context.Context, e Event) {
 // trimmed is what the bus puts in place of a value above max_event_size.
 const trimmed = "VALUE_TRIMMED"
 
-func (g *gathering) take(ctx context.Context, id string, data wire.RawMap) {
-	value, ok := data.Get("return")
-	if id == "" || !ok {
+// take hands on the return of an event. What was trimmed is read from the job cache, which has it whole: a return is stored before its
+// event fires.
+func (g *gathering) take(id string, data wire.RawMap) {
+	if id == "" || g.returned[id] {
 		return
 	}
-	if bytes.Contains(value, []byte(trimmed)) && !g.returned[id] {
-		// The job cache has it whole, for a return is stored before its event fires.
-		if g.readCache(ctx, id); g.returned[id] {
-			return
+	value, ok := data.Get("return")
+	if _, whole := data.Get("id"); !whole { // an event trimmed to its stamp says nothing but its tag
+		if _, expected := g.expected[id]; expected {
+			g.reads.want(id, nil)
 		}
+		return
+	}
+	if !ok {
+		return
 	}
 	retcode, _ := data.Get("retcode")
 	success, _ := data.Get("success")
-	g.give(id, Return{Return: value, Retcode: retcode, Success: success, Out: data.String("out")})
+	r := Return{Return: value, Retcode: retcode, Success: success, Out: data.String("out")}
+	if bytes.Contains(value, []byte(trimmed)) {
+		g.reads.want(id, &r)
+		return
+	}
+	g.give(id, r)
 }
 
 func (g *gathering) give(id string, r Return) {
+	g.reads.got(id)
 	if g.returned[id] {
 		return
 	}
 	g.returned[id] = true
 	g.onReturn(id, r)
-}
-
-// readCache takes the returns of ids whose events were lost, as those of a master that died, or cut down.
-func (g *gathering) readCache(ctx context.Context, ids ...string) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	returns, err := g.master.Returns(ctx, g.jid)
-	if err != nil {
-		return // the events are all there is
-	}
-	for _, id := range ids {
-		if r, ok := returns[id]; ok {
-			g.give(id, r)
-		}
-	}
 }
 
 // findJob takes an answer to saltutil.find_job and reports whether that minion is still at it.

@@ -24,6 +24,11 @@ type simulated struct {
 	findJobs int
 	wg       sync.WaitGroup
 	closed   int
+
+	reads     []int         // how many ids each read of the cache asked for
+	readBytes int           // how many returns came from it
+	perRead   time.Duration // what each of them takes
+	failAfter int           // the first read hangs after so many ids
 }
 
 type minion struct {
@@ -32,6 +37,9 @@ type minion struct {
 	running time.Duration // how long find_job finds the job
 	mute    bool          // does not answer find_job
 	broken  bool          // find_job has a retcode
+	trimmed bool          // its event has VALUE_TRIMMED, and the cache the return
+	bare    bool          // its event was trimmed to its stamp, and the cache has the return
+	dropped bool          // its event is lost, which is noticed, and the cache has the return
 }
 
 type stream struct {
@@ -69,6 +77,27 @@ func (s *simulated) fire(tag string, data wire.Map) {
 	}
 }
 
+// cache keeps a return, as of now.
+func (s *simulated) cache(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cached == nil {
+		s.cached = make(map[string]time.Duration)
+	}
+	s.cached[id] = time.Since(s.began)
+}
+
+// notice tells the subscribers of prefix that something was lost.
+func (s *simulated) notice(prefix string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st, p := range s.subs {
+		if p == prefix {
+			st.ch <- Event{Lost: true}
+		}
+	}
+}
+
 func (s *simulated) later(d time.Duration, f func()) {
 	s.wg.Go(func() {
 		time.Sleep(d)
@@ -101,6 +130,20 @@ func (s *simulated) Publish(_ context.Context, p Publish) (Published, error) {
 		}
 		if m.after > 0 {
 			s.later(m.after, func() {
+				if m.trimmed || m.bare || m.dropped {
+					s.cache(id)
+				}
+				switch {
+				case m.trimmed:
+					s.fire(tag, data.Set("return", "VALUE_TRIMMED"))
+					return
+				case m.bare:
+					s.fire(tag, wire.Map{{Key: "_stamp", Value: "now"}})
+					return
+				case m.dropped:
+					s.notice("salt/job/" + p.JID + "/")
+					return
+				}
 				s.fire(tag, data.Set("return", true))
 				if m.twice {
 					s.fire(tag, data.Set("return", false))
@@ -122,14 +165,28 @@ func (s *simulated) Publish(_ context.Context, p Publish) (Published, error) {
 	return out, nil
 }
 
-func (s *simulated) Returns(context.Context, string) (map[string]Return, error) {
-	out := make(map[string]Return)
-	for id, at := range s.cached {
-		if time.Since(s.began) >= at {
-			out[id] = Return{Return: wire.Raw{0xc3}}
+func (s *simulated) ReadReturns(ctx context.Context, _ string, ids []string, fn func(string, Return) error) error {
+	s.reads = append(s.reads, len(ids))
+	for i, id := range ids {
+		if i == s.failAfter && s.failAfter > 0 {
+			s.failAfter = 0
+			<-ctx.Done() // it hangs
+			return ctx.Err()
+		}
+		s.mu.Lock()
+		at, kept := s.cached[id]
+		s.mu.Unlock()
+		if kept && time.Since(s.began) >= at {
+			if s.perRead > 0 {
+				time.Sleep(s.perRead)
+			}
+			s.readBytes++
+			if err := fn(id, Return{Return: wire.Raw{0xc3}}); err != nil {
+				return err
+			}
 		}
 	}
-	return out, nil
+	return nil
 }
 
 func TestRun(t *testing.T) {
@@ -227,38 +284,3 @@ func TestRunEnds(t *testing.T) {
 		})
 	})
 }
-
-// TestTrimmedReturnsComeWhole pins that a value which max_event_size cut out of an event is read from the job cache.
-func TestTrimmedReturnsComeWhole(t *testing.T) {
-	t.Parallel()
-	whole, err := wire.Pack(strings.Repeat("x", 100))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]wire.Raw{}
-	g := &gathering{
-		master:   wholeReturns{"big": {Return: whole}},
-		expected: map[string]time.Time{"big": {}, "lost": {}}, returned: map[string]bool{},
-		onReturn: func(id string, r Return) { got[id] = r.Return },
-	}
-	for _, id := range []string{"big", "lost"} {
-		data, err := wire.Pack(wire.Map{{Key: "id", Value: id}, {Key: "return", Value: "VALUE_TRIMMED"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g.event(t.Context(), Event{Tag: "salt/job/1/ret/" + id, Data: data})
-	}
-	if string(got["big"]) != string(whole) {
-		t.Errorf("got %d bytes of the large return, want %d", len(got["big"]), len(whole))
-	}
-	if v, _ := got["lost"].Text(); v != "VALUE_TRIMMED" {
-		t.Errorf("a return that the cache lacks came as %q", v)
-	}
-}
-
-// wholeReturns is a master that only has a job cache.
-type wholeReturns map[string]Return
-
-func (wholeReturns) Publish(context.Context, Publish) (Published, error)          { return Published{}, nil }
-func (wholeReturns) Subscribe(context.Context, string) (Events, error)            { return nil, nil }
-func (w wholeReturns) Returns(context.Context, string) (map[string]Return, error) { return w, nil }

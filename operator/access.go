@@ -15,7 +15,7 @@ import (
 // forUsers are the methods that users of publisher_acl may call: for jobs of their own.
 var forUsers = map[string]bool{
 	operatorpb.Operator_Publish_FullMethodName: true, operatorpb.Operator_Events_FullMethodName: true,
-	operatorpb.Operator_Returns_FullMethodName: true, operatorpb.Operator_Status_FullMethodName: true,
+	operatorpb.Operator_ReadReturns_FullMethodName: true, operatorpb.Operator_Status_FullMethodName: true,
 }
 
 // admit lets in root and the master's own user, and with publisher_acl all users to what is forUsers, so many calls of each at a time.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -124,7 +125,7 @@ func (c *Client) Subscribe(ctx context.Context, prefix string) (gather.Events, e
 				return
 			}
 			select {
-			case e.c <- gather.Event{Tag: m.Tag, Data: m.Data}:
+			case e.c <- gather.Event{Tag: m.Tag, Data: m.Data, Lost: m.Lost}:
 			case <-ctx.Done():
 				return
 			}
@@ -133,17 +134,35 @@ func (c *Client) Subscribe(ctx context.Context, prefix string) (gather.Events, e
 	return e, nil
 }
 
-// Returns reads the returns of a job from the cluster's job cache.
-func (c *Client) Returns(ctx context.Context, jid string) (map[string]gather.Return, error) {
-	r, err := c.rpc.Returns(ctx, &operatorpb.ReturnsRequest{Jid: jid})
+// ReadReturns reads the returns of some minions for a job from the cluster's job cache; see gather.Master.
+func (c *Client) ReadReturns(ctx context.Context, jid string, ids []string, fn func(id string, r gather.Return) error) error {
+	for some := range slices.Chunk(ids, maxIDs) {
+		if err := c.readReturns(ctx, jid, some, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Client) readReturns(ctx context.Context, jid string, ids []string, fn func(id string, r gather.Return) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.rpc.ReadReturns(ctx, &operatorpb.ReadReturnsRequest{Jid: jid, Ids: ids})
 	if err != nil {
-		return nil, fromStatus(err)
+		return fromStatus(err)
 	}
-	out := make(map[string]gather.Return, len(r.Returns))
-	for _, x := range r.Returns {
-		out[x.Id] = gather.Return{Return: x.Ret, Retcode: x.Retcode, Success: x.Success, Out: x.Out}
+	for {
+		r, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fromStatus(err)
+		}
+		if err := fn(r.Id, gather.Return{Return: r.Ret, Retcode: r.Retcode, Success: r.Success, Out: r.Out}); err != nil {
+			return err
+		}
 	}
-	return out, nil
 }
 
 // Run makes one call and hands prints and progress to out while it runs.
@@ -160,6 +179,7 @@ func (c *Client) Run(ctx context.Context, r RunRequest, out func(kind string, v 
 	if err != nil {
 		return RunResult{}, fromStatus(err)
 	}
+	var parts []byte // of a large result
 	for {
 		o, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -168,11 +188,21 @@ func (c *Client) Run(ctx context.Context, r RunRequest, out func(kind string, v 
 		if err != nil {
 			return RunResult{}, fromStatus(err)
 		}
+		if o.Kind == kindPart || len(parts) > 0 && o.Kind == kindResult {
+			if len(parts)+len(o.Value) > maxResult {
+				return RunResult{}, fmt.Errorf("read result of %s: %w", r.Fun, errTooLarge)
+			}
+			parts = append(parts, o.Value...)
+			if o.Kind == kindPart {
+				continue
+			}
+			o.Value = parts
+		}
 		v, err := wire.Unpack(o.Value)
 		if err != nil {
 			return RunResult{}, fmt.Errorf("read output of %s: %w", r.Fun, err)
 		}
-		if o.Kind != "result" {
+		if o.Kind != kindResult {
 			out(o.Kind, v)
 			continue
 		}

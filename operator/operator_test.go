@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,10 @@ type daemon struct {
 	events    chan gather.Event
 	closed    chan struct{} // when the first subscription ends
 	once      sync.Once
+	read      []int         // how many ids each read of returns named
+	sent      atomic.Int64  // endless returns
+	refused   chan struct{} // when nobody takes them any more
+	result    any           // of runner functions, instead of the usual one
 }
 
 func (d *daemon) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
@@ -51,8 +56,28 @@ func (d *daemon) Close()                 { d.once.Do(func() { close(d.closed) })
 
 func (d *daemon) Subscribe(context.Context, string) (gather.Events, error) { return d, nil }
 
-func (d *daemon) Returns(context.Context, string) (map[string]gather.Return, error) {
-	return map[string]gather.Return{"a": {Return: wire.Raw{0xc3}, Retcode: wire.Raw{0}, Out: "nested"}}, nil
+func (d *daemon) ReadReturns(ctx context.Context, jid string, ids []string, fn func(string, gather.Return) error) error {
+	d.read = append(d.read, len(ids))
+	for _, id := range ids {
+		if jid == "endless" {
+			for ctx.Err() == nil {
+				d.sent.Add(1)
+				if err := fn(id, gather.Return{Return: make(wire.Raw, 1<<20)}); err != nil {
+					close(d.refused)
+					return err
+				}
+			}
+		}
+		if id == "a" {
+			if err := fn(id, gather.Return{Return: wire.Raw{0xc3}, Retcode: wire.Raw{0}, Success: wire.Raw{0xc3}, Out: "nested"}); err != nil {
+				return err
+			}
+		}
+	}
+	if jid == "unread" {
+		return errNoQuorum
+	}
+	return nil
 }
 
 func (d *daemon) Targets(context.Context, any, string, string) (Targeted, error) {
@@ -75,6 +100,9 @@ func (d *daemon) Change(_ context.Context, c KeyChange) (KeysChanged, error) {
 
 func (d *daemon) Run(_ context.Context, r RunRequest, out func(kind string, v any)) (RunResult, error) {
 	d.run = r
+	if d.result != nil {
+		return RunResult{JID: "j", Return: d.result, Success: true}, nil
+	}
 	out("print", "one\n")
 	out("progress", wire.Map{{Key: "message", Value: "half"}})
 	return RunResult{JID: "j", Return: wire.Map{{Key: "b", Value: int64(1)}, {Key: "a", Value: nil}}, Success: true, Retcode: 3, Outputter: "highstate"}, nil
@@ -86,7 +114,7 @@ func start(t *testing.T) (*daemon, *Client, string) { return startWith(t, nil, t
 
 func startWith(t *testing.T, rules *acl.Rules, dir string, owners map[string]string) (*daemon, *Client, string) {
 	t.Helper()
-	d := &daemon{events: make(chan gather.Event, 1), closed: make(chan struct{}), owners: owners}
+	d := &daemon{events: make(chan gather.Event, 1), closed: make(chan struct{}), refused: make(chan struct{}), owners: owners}
 	deps := Deps{Minions: d, Keys: d, Runners: d, ACL: rules, Log: slog.New(slog.DiscardHandler),
 		Status: func() Status { return Status{ID: "m1", Version: "v", Serving: true} }}
 	s, err := Listen(dir, deps)
@@ -131,8 +159,10 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 	if d.published.User == "" {
 		t.Error("a job without a user did not get the caller's name")
 	}
-	if r, err := c.Returns(ctx, "j"); err != nil || r["a"].Out != "nested" || r["a"].Return[0] != 0xc3 {
-		t.Errorf("returns: %+v, %v", r, err)
+	returns := make(map[string]gather.Return)
+	err = c.ReadReturns(ctx, "j", []string{"a", "ghost"}, func(id string, r gather.Return) error { returns[id] = r; return nil })
+	if want := (gather.Return{Return: wire.Raw{0xc3}, Retcode: wire.Raw{0}, Success: wire.Raw{0xc3}, Out: "nested"}); err != nil || len(returns) != 1 || !reflect.DeepEqual(returns["a"], want) {
+		t.Errorf("returns: %+v, %v", returns, err)
 	}
 	want := Targeted{Minions: []string{"a"}, Missing: []string{"b"}, Incomplete: "incomplete: 1 of 256 partitions"}
 	if found, err := c.Targets(ctx, "*", "glob", ":"); err != nil || !reflect.DeepEqual(found, want) {

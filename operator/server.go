@@ -27,10 +27,22 @@ import (
 const SocketName = "clustermaster.sock"
 
 const (
-	maxMessage = 256 << 20 // a runner's result may be large; a request is bounded by maxRequest
+	maxMessage = 256 << 20 // of an answer: one return, one event, a part of a result
 	maxRequest = 128 << 20
-	maxStreams = 64 // calls at a time on one connection
+	maxStreams = 64       // calls at a time on one connection
+	maxIDs     = 1 << 16  // of one ReadReturns
+	partBytes  = 16 << 20 // a larger result travels in parts of so many bytes
+	maxResult  = 1<<31 - 1
 )
+
+// Kinds of what a runner's call sends that mean something to the client itself.
+const (
+	kindPart   = "part" // of the value of the result
+	kindResult = "result"
+)
+
+// errTooLarge refuses a result that nobody could take.
+var errTooLarge = fmt.Errorf("more than %d bytes; ask for less at a time", maxResult)
 
 // Minions publishes jobs and reads their returns.
 type Minions interface {
@@ -241,27 +253,30 @@ func (s *Server) Events(r *operatorpb.EventsRequest, stream grpc.ServerStreaming
 			if !ok {
 				return status.Error(codes.Unavailable, "the master is stopping")
 			}
-			if err := stream.Send(&operatorpb.Event{Tag: e.Tag, Data: e.Data}); err != nil {
+			if err := stream.Send(&operatorpb.Event{Tag: e.Tag, Data: e.Data, Lost: e.Lost}); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// Returns implements the service.
-func (s *Server) Returns(ctx context.Context, r *operatorpb.ReturnsRequest) (*operatorpb.ReturnsReply, error) {
+// ReadReturns implements the service.
+func (s *Server) ReadReturns(r *operatorpb.ReadReturnsRequest, stream grpc.ServerStreamingServer[operatorpb.Return]) error {
+	ctx := stream.Context()
+	if len(r.Ids) > maxIDs {
+		return status.Errorf(codes.InvalidArgument, "%d ids at a time, at most %d", len(r.Ids), maxIDs)
+	}
 	if err := s.owns(ctx, r.Jid); err != nil {
-		return nil, err
+		return err
 	}
-	returns, err := s.deps.Minions.Returns(ctx, r.Jid)
+	// The next return is read when the caller took this one: gRPC holds Send up for a slow one.
+	err := s.deps.Minions.ReadReturns(ctx, r.Jid, r.Ids, func(id string, ret gather.Return) error {
+		return stream.Send(&operatorpb.Return{Id: id, Ret: ret.Return, Retcode: ret.Retcode, Success: ret.Success, Out: ret.Out})
+	})
 	if err != nil {
-		return nil, asStatus(err)
+		return asStatus(err)
 	}
-	out := new(operatorpb.ReturnsReply)
-	for id, ret := range returns {
-		out.Returns = append(out.Returns, &operatorpb.Return{Id: id, Ret: ret.Return, Retcode: ret.Retcode, Success: ret.Success, Out: ret.Out})
-	}
-	return out, nil
+	return nil
 }
 
 // Run implements the service.
@@ -275,9 +290,21 @@ func (s *Server) Run(r *operatorpb.RunRequest, stream grpc.ServerStreamingServer
 		return badValue("arguments", err)
 	}
 	send := func(o *operatorpb.RunOutput, v any) error {
-		if o.Value, err = wire.Pack(v); err != nil {
+		packed, err := wire.Pack(v)
+		if err != nil {
 			return status.Errorf(codes.Internal, "pack %s of %s: %v", o.Kind, r.Fun, err)
 		}
+		if o.Kind == kindResult {
+			if len(packed) > maxResult {
+				return status.Errorf(codes.ResourceExhausted, "send result of %s, %d bytes: %v", r.Fun, len(packed), errTooLarge)
+			}
+			for ; len(packed) > partBytes; packed = packed[partBytes:] {
+				if err := stream.Send(&operatorpb.RunOutput{Kind: kindPart, Value: packed[:partBytes]}); err != nil {
+					return err
+				}
+			}
+		}
+		o.Value = packed
 		return stream.Send(o)
 	}
 	// A caller that goes away ends the call through ctx; its prints are then lost on purpose.
@@ -286,7 +313,7 @@ func (s *Server) Run(r *operatorpb.RunRequest, stream grpc.ServerStreamingServer
 		return asStatus(err)
 	}
 	return send(&operatorpb.RunOutput{
-		Kind: "result", Success: res.Success, Retcode: int32(res.Retcode), Outputter: res.Outputter, Jid: res.JID, NotRun: res.NotRun,
+		Kind: kindResult, Success: res.Success, Retcode: int32(res.Retcode), Outputter: res.Outputter, Jid: res.JID, NotRun: res.NotRun,
 	}, res.Return)
 }
 

@@ -30,6 +30,10 @@ func (h history) Job(_ context.Context, jid string) (JobRecord, bool, error) {
 func (h history) Returns(_ context.Context, jid string) (map[string]JobReturn, error) {
 	return h.returns[jid], nil
 }
+func (h history) Returned(_ context.Context, jid string) ([]string, error) {
+	return sortedIDs(h.returns[jid]), nil
+}
+
 func (h history) Jobs(context.Context) ([]JobRecord, string, error) {
 	return h.records, h.incomplete, nil
 }

@@ -31,6 +31,8 @@ type JobReader interface {
 	// Job reports false for a jid that no master has.
 	Job(ctx context.Context, jid string) (JobRecord, bool, error)
 	Returns(ctx context.Context, jid string) (map[string]JobReturn, error)
+	// Returned lists who has returned, sorted.
+	Returned(ctx context.Context, jid string) ([]string, error)
 	// Jobs lists all jobs; incomplete says what could not be covered ("incomplete: 3 of 256 partitions"), or is "".
 	Jobs(ctx context.Context) (records []JobRecord, incomplete string, err error)
 }
@@ -249,11 +251,11 @@ func (d JobsDeps) active(ctx context.Context, c *Call) (any, error) {
 	}
 	ret := wire.Map{}
 	for _, jid := range jids {
-		returns, err := d.Jobs.Returns(ctx, jid)
+		returned, err := d.Jobs.Returned(ctx, jid)
 		if err != nil {
 			return nil, fmt.Errorf("look up returns of job %s: %w", jid, err)
 		}
-		ret = append(ret, wire.Pair{Key: jid, Value: running[jid].Set("Returned", texts(sortedIDs(returns)))})
+		ret = append(ret, wire.Pair{Key: jid, Value: running[jid].Set("Returned", texts(returned))})
 	}
 	return ret, nil
 }

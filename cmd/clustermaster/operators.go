@@ -146,16 +146,20 @@ func (t *operators) Subscribe(ctx context.Context, prefix string) (gather.Events
 	go func() {
 		defer close(w.c)
 		for {
+			var next gather.Event
 			select {
 			case e, ok := <-sub.C:
 				if !ok {
 					return
 				}
-				select {
-				case w.c <- gather.Event{Tag: e.Tag, Data: e.Data}:
-				case <-w.end:
-					return
-				}
+				next = gather.Event{Tag: e.Tag, Data: e.Data}
+			case <-sub.Lost():
+				next.Lost = true
+			case <-w.end:
+				return
+			}
+			select {
+			case w.c <- next:
 			case <-w.end:
 				return
 			}
@@ -164,17 +168,11 @@ func (t *operators) Subscribe(ctx context.Context, prefix string) (gather.Events
 	return w, nil
 }
 
-// Returns implements gather.Master.
-func (t *operators) Returns(ctx context.Context, jid string) (map[string]gather.Return, error) {
-	returns, err := t.jobs.Returns(ctx, jid)
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[string]gather.Return, len(returns))
-	for id, r := range returns {
-		out[id] = gather.Return{Return: r.Return, Retcode: r.Retcode, Success: r.Success, Out: r.Out}
-	}
-	return out, nil
+// ReadReturns implements gather.Master.
+func (t *operators) ReadReturns(ctx context.Context, jid string, ids []string, fn func(id string, r gather.Return) error) error {
+	return t.jobs.ReadReturns(ctx, jid, ids, func(id string, r jobcache.Return) error {
+		return fn(id, gather.Return{Return: r.Return, Retcode: r.Retcode, Success: r.Success, Out: r.Out})
+	})
 }
 
 // Targets implements operator.Minions.

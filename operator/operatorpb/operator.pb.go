@@ -384,7 +384,8 @@ func (x *EventsRequest) GetPrefix() string {
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tag           string                 `protobuf:"bytes,1,opt,name=tag,proto3" json:"tag,omitempty"`
-	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"` // packed map
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`  // packed map
+	Lost          bool                   `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"` // no event: some before this were lost because the command or a master read too slowly
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -433,27 +434,35 @@ func (x *Event) GetData() []byte {
 	return nil
 }
 
-type ReturnsRequest struct {
+func (x *Event) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
+type ReadReturnsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jid           string                 `protobuf:"bytes,1,opt,name=jid,proto3" json:"jid,omitempty"`
+	Ids           []string               `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"` // at most 65536
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ReturnsRequest) Reset() {
-	*x = ReturnsRequest{}
+func (x *ReadReturnsRequest) Reset() {
+	*x = ReadReturnsRequest{}
 	mi := &file_operatorpb_operator_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ReturnsRequest) String() string {
+func (x *ReadReturnsRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ReturnsRequest) ProtoMessage() {}
+func (*ReadReturnsRequest) ProtoMessage() {}
 
-func (x *ReturnsRequest) ProtoReflect() protoreflect.Message {
+func (x *ReadReturnsRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_operatorpb_operator_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -465,16 +474,23 @@ func (x *ReturnsRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ReturnsRequest.ProtoReflect.Descriptor instead.
-func (*ReturnsRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ReadReturnsRequest.ProtoReflect.Descriptor instead.
+func (*ReadReturnsRequest) Descriptor() ([]byte, []int) {
 	return file_operatorpb_operator_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *ReturnsRequest) GetJid() string {
+func (x *ReadReturnsRequest) GetJid() string {
 	if x != nil {
 		return x.Jid
 	}
 	return ""
+}
+
+func (x *ReadReturnsRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
 }
 
 type Return struct {
@@ -553,50 +569,6 @@ func (x *Return) GetOut() string {
 	return ""
 }
 
-type ReturnsReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Returns       []*Return              `protobuf:"bytes,1,rep,name=returns,proto3" json:"returns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReturnsReply) Reset() {
-	*x = ReturnsReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReturnsReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReturnsReply) ProtoMessage() {}
-
-func (x *ReturnsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReturnsReply.ProtoReflect.Descriptor instead.
-func (*ReturnsReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *ReturnsReply) GetReturns() []*Return {
-	if x != nil {
-		return x.Returns
-	}
-	return nil
-}
-
 type RunRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Fun           string                 `protobuf:"bytes,1,opt,name=fun,proto3" json:"fun,omitempty"`
@@ -610,7 +582,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[9]
+	mi := &file_operatorpb_operator_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +594,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[9]
+	mi := &file_operatorpb_operator_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +607,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{9}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RunRequest) GetFun() string {
@@ -675,8 +647,8 @@ func (x *RunRequest) GetAsync() bool {
 
 type RunOutput struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`        // print, warning, show, meter, progress or result
-	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`      // packed value
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`        // print, warning, show, meter, progress, part or result; the value of a result goes on from the parts before it
+	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`      // packed value, or the next part of one
 	Success       bool                   `protobuf:"varint,3,opt,name=success,proto3" json:"success,omitempty"` // result only, as is all below
 	Retcode       int32                  `protobuf:"varint,4,opt,name=retcode,proto3" json:"retcode,omitempty"`
 	Outputter     string                 `protobuf:"bytes,5,opt,name=outputter,proto3" json:"outputter,omitempty"`
@@ -688,7 +660,7 @@ type RunOutput struct {
 
 func (x *RunOutput) Reset() {
 	*x = RunOutput{}
-	mi := &file_operatorpb_operator_proto_msgTypes[10]
+	mi := &file_operatorpb_operator_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -700,7 +672,7 @@ func (x *RunOutput) String() string {
 func (*RunOutput) ProtoMessage() {}
 
 func (x *RunOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[10]
+	mi := &file_operatorpb_operator_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -713,7 +685,7 @@ func (x *RunOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOutput.ProtoReflect.Descriptor instead.
 func (*RunOutput) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{10}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunOutput) GetKind() string {
@@ -774,7 +746,7 @@ type DocsRequest struct {
 
 func (x *DocsRequest) Reset() {
 	*x = DocsRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[11]
+	mi := &file_operatorpb_operator_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +758,7 @@ func (x *DocsRequest) String() string {
 func (*DocsRequest) ProtoMessage() {}
 
 func (x *DocsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[11]
+	mi := &file_operatorpb_operator_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +771,7 @@ func (x *DocsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocsRequest.ProtoReflect.Descriptor instead.
 func (*DocsRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{11}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DocsRequest) GetPrefix() string {
@@ -818,7 +790,7 @@ type DocsReply struct {
 
 func (x *DocsReply) Reset() {
 	*x = DocsReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[12]
+	mi := &file_operatorpb_operator_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +802,7 @@ func (x *DocsReply) String() string {
 func (*DocsReply) ProtoMessage() {}
 
 func (x *DocsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[12]
+	mi := &file_operatorpb_operator_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +815,7 @@ func (x *DocsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocsReply.ProtoReflect.Descriptor instead.
 func (*DocsReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{12}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DocsReply) GetDocs() []byte {
@@ -861,7 +833,7 @@ type KeysRequest struct {
 
 func (x *KeysRequest) Reset() {
 	*x = KeysRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[13]
+	mi := &file_operatorpb_operator_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +845,7 @@ func (x *KeysRequest) String() string {
 func (*KeysRequest) ProtoMessage() {}
 
 func (x *KeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[13]
+	mi := &file_operatorpb_operator_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +858,7 @@ func (x *KeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysRequest.ProtoReflect.Descriptor instead.
 func (*KeysRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{13}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{12}
 }
 
 type Key struct {
@@ -900,7 +872,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_operatorpb_operator_proto_msgTypes[14]
+	mi := &file_operatorpb_operator_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +884,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[14]
+	mi := &file_operatorpb_operator_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +897,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{14}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Key) GetId() string {
@@ -960,7 +932,7 @@ type KeysReply struct {
 
 func (x *KeysReply) Reset() {
 	*x = KeysReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[15]
+	mi := &file_operatorpb_operator_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +944,7 @@ func (x *KeysReply) String() string {
 func (*KeysReply) ProtoMessage() {}
 
 func (x *KeysReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[15]
+	mi := &file_operatorpb_operator_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +957,7 @@ func (x *KeysReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysReply.ProtoReflect.Descriptor instead.
 func (*KeysReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{15}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KeysReply) GetKeys() []*Key {
@@ -1021,7 +993,7 @@ type ChangeKeysRequest struct {
 
 func (x *ChangeKeysRequest) Reset() {
 	*x = ChangeKeysRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[16]
+	mi := &file_operatorpb_operator_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1005,7 @@ func (x *ChangeKeysRequest) String() string {
 func (*ChangeKeysRequest) ProtoMessage() {}
 
 func (x *ChangeKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[16]
+	mi := &file_operatorpb_operator_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1018,7 @@ func (x *ChangeKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeKeysRequest.ProtoReflect.Descriptor instead.
 func (*ChangeKeysRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{16}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ChangeKeysRequest) GetAction() string {
@@ -1087,7 +1059,7 @@ type ChangeKeysReply struct {
 
 func (x *ChangeKeysReply) Reset() {
 	*x = ChangeKeysReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[17]
+	mi := &file_operatorpb_operator_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1071,7 @@ func (x *ChangeKeysReply) String() string {
 func (*ChangeKeysReply) ProtoMessage() {}
 
 func (x *ChangeKeysReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[17]
+	mi := &file_operatorpb_operator_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1084,7 @@ func (x *ChangeKeysReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeKeysReply.ProtoReflect.Descriptor instead.
 func (*ChangeKeysReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{17}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ChangeKeysReply) GetChanged() []*Key {
@@ -1137,7 +1109,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[18]
+	mi := &file_operatorpb_operator_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1121,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[18]
+	mi := &file_operatorpb_operator_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1134,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{18}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{17}
 }
 
 type StatusReply struct {
@@ -1177,7 +1149,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[19]
+	mi := &file_operatorpb_operator_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1161,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[19]
+	mi := &file_operatorpb_operator_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1174,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{19}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StatusReply) GetId() string {
@@ -1269,20 +1241,20 @@ const file_operatorpb_operator_proto_rawDesc = "" +
 	"incomplete\x18\x03 \x01(\tR\n" +
 	"incomplete\"'\n" +
 	"\rEventsRequest\x12\x16\n" +
-	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"-\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"A\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\tR\x03tag\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\"\n" +
-	"\x0eReturnsRequest\x12\x10\n" +
-	"\x03jid\x18\x01 \x01(\tR\x03jid\"p\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
+	"\x04lost\x18\x03 \x01(\bR\x04lost\"8\n" +
+	"\x12ReadReturnsRequest\x12\x10\n" +
+	"\x03jid\x18\x01 \x01(\tR\x03jid\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids\"p\n" +
 	"\x06Return\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03ret\x18\x02 \x01(\fR\x03ret\x12\x18\n" +
 	"\aretcode\x18\x03 \x01(\fR\aretcode\x12\x18\n" +
 	"\asuccess\x18\x04 \x01(\fR\asuccess\x12\x10\n" +
-	"\x03out\x18\x05 \x01(\tR\x03out\"H\n" +
-	"\fReturnsReply\x128\n" +
-	"\areturns\x18\x01 \x03(\v2\x1e.clustermaster.operator.ReturnR\areturns\"r\n" +
+	"\x03out\x18\x05 \x01(\tR\x03out\"r\n" +
 	"\n" +
 	"RunRequest\x12\x10\n" +
 	"\x03fun\x18\x01 \x01(\tR\x03fun\x12\x12\n" +
@@ -1329,12 +1301,12 @@ const file_operatorpb_operator_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
 	"\aserving\x18\x03 \x01(\bR\aserving\x12\x14\n" +
-	"\x05ready\x18\x04 \x01(\bR\x05ready2\x8f\x06\n" +
+	"\x05ready\x18\x04 \x01(\bR\x05ready2\x93\x06\n" +
 	"\bOperator\x12W\n" +
 	"\aPublish\x12&.clustermaster.operator.PublishRequest\x1a$.clustermaster.operator.PublishReply\x12W\n" +
 	"\aTargets\x12&.clustermaster.operator.TargetsRequest\x1a$.clustermaster.operator.TargetsReply\x12P\n" +
-	"\x06Events\x12%.clustermaster.operator.EventsRequest\x1a\x1d.clustermaster.operator.Event0\x01\x12W\n" +
-	"\aReturns\x12&.clustermaster.operator.ReturnsRequest\x1a$.clustermaster.operator.ReturnsReply\x12N\n" +
+	"\x06Events\x12%.clustermaster.operator.EventsRequest\x1a\x1d.clustermaster.operator.Event0\x01\x12[\n" +
+	"\vReadReturns\x12*.clustermaster.operator.ReadReturnsRequest\x1a\x1e.clustermaster.operator.Return0\x01\x12N\n" +
 	"\x03Run\x12\".clustermaster.operator.RunRequest\x1a!.clustermaster.operator.RunOutput0\x01\x12N\n" +
 	"\x04Docs\x12#.clustermaster.operator.DocsRequest\x1a!.clustermaster.operator.DocsReply\x12N\n" +
 	"\x04Keys\x12#.clustermaster.operator.KeysRequest\x1a!.clustermaster.operator.KeysReply\x12`\n" +
@@ -1354,59 +1326,57 @@ func file_operatorpb_operator_proto_rawDescGZIP() []byte {
 	return file_operatorpb_operator_proto_rawDescData
 }
 
-var file_operatorpb_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_operatorpb_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_operatorpb_operator_proto_goTypes = []any{
-	(*PublishRequest)(nil),    // 0: clustermaster.operator.PublishRequest
-	(*PublishReply)(nil),      // 1: clustermaster.operator.PublishReply
-	(*TargetsRequest)(nil),    // 2: clustermaster.operator.TargetsRequest
-	(*TargetsReply)(nil),      // 3: clustermaster.operator.TargetsReply
-	(*EventsRequest)(nil),     // 4: clustermaster.operator.EventsRequest
-	(*Event)(nil),             // 5: clustermaster.operator.Event
-	(*ReturnsRequest)(nil),    // 6: clustermaster.operator.ReturnsRequest
-	(*Return)(nil),            // 7: clustermaster.operator.Return
-	(*ReturnsReply)(nil),      // 8: clustermaster.operator.ReturnsReply
-	(*RunRequest)(nil),        // 9: clustermaster.operator.RunRequest
-	(*RunOutput)(nil),         // 10: clustermaster.operator.RunOutput
-	(*DocsRequest)(nil),       // 11: clustermaster.operator.DocsRequest
-	(*DocsReply)(nil),         // 12: clustermaster.operator.DocsReply
-	(*KeysRequest)(nil),       // 13: clustermaster.operator.KeysRequest
-	(*Key)(nil),               // 14: clustermaster.operator.Key
-	(*KeysReply)(nil),         // 15: clustermaster.operator.KeysReply
-	(*ChangeKeysRequest)(nil), // 16: clustermaster.operator.ChangeKeysRequest
-	(*ChangeKeysReply)(nil),   // 17: clustermaster.operator.ChangeKeysReply
-	(*StatusRequest)(nil),     // 18: clustermaster.operator.StatusRequest
-	(*StatusReply)(nil),       // 19: clustermaster.operator.StatusReply
-	nil,                       // 20: clustermaster.operator.KeysReply.LocalEntry
+	(*PublishRequest)(nil),     // 0: clustermaster.operator.PublishRequest
+	(*PublishReply)(nil),       // 1: clustermaster.operator.PublishReply
+	(*TargetsRequest)(nil),     // 2: clustermaster.operator.TargetsRequest
+	(*TargetsReply)(nil),       // 3: clustermaster.operator.TargetsReply
+	(*EventsRequest)(nil),      // 4: clustermaster.operator.EventsRequest
+	(*Event)(nil),              // 5: clustermaster.operator.Event
+	(*ReadReturnsRequest)(nil), // 6: clustermaster.operator.ReadReturnsRequest
+	(*Return)(nil),             // 7: clustermaster.operator.Return
+	(*RunRequest)(nil),         // 8: clustermaster.operator.RunRequest
+	(*RunOutput)(nil),          // 9: clustermaster.operator.RunOutput
+	(*DocsRequest)(nil),        // 10: clustermaster.operator.DocsRequest
+	(*DocsReply)(nil),          // 11: clustermaster.operator.DocsReply
+	(*KeysRequest)(nil),        // 12: clustermaster.operator.KeysRequest
+	(*Key)(nil),                // 13: clustermaster.operator.Key
+	(*KeysReply)(nil),          // 14: clustermaster.operator.KeysReply
+	(*ChangeKeysRequest)(nil),  // 15: clustermaster.operator.ChangeKeysRequest
+	(*ChangeKeysReply)(nil),    // 16: clustermaster.operator.ChangeKeysReply
+	(*StatusRequest)(nil),      // 17: clustermaster.operator.StatusRequest
+	(*StatusReply)(nil),        // 18: clustermaster.operator.StatusReply
+	nil,                        // 19: clustermaster.operator.KeysReply.LocalEntry
 }
 var file_operatorpb_operator_proto_depIdxs = []int32{
-	7,  // 0: clustermaster.operator.ReturnsReply.returns:type_name -> clustermaster.operator.Return
-	14, // 1: clustermaster.operator.KeysReply.keys:type_name -> clustermaster.operator.Key
-	20, // 2: clustermaster.operator.KeysReply.local:type_name -> clustermaster.operator.KeysReply.LocalEntry
-	14, // 3: clustermaster.operator.ChangeKeysRequest.keys:type_name -> clustermaster.operator.Key
-	14, // 4: clustermaster.operator.ChangeKeysReply.changed:type_name -> clustermaster.operator.Key
-	0,  // 5: clustermaster.operator.Operator.Publish:input_type -> clustermaster.operator.PublishRequest
-	2,  // 6: clustermaster.operator.Operator.Targets:input_type -> clustermaster.operator.TargetsRequest
-	4,  // 7: clustermaster.operator.Operator.Events:input_type -> clustermaster.operator.EventsRequest
-	6,  // 8: clustermaster.operator.Operator.Returns:input_type -> clustermaster.operator.ReturnsRequest
-	9,  // 9: clustermaster.operator.Operator.Run:input_type -> clustermaster.operator.RunRequest
-	11, // 10: clustermaster.operator.Operator.Docs:input_type -> clustermaster.operator.DocsRequest
-	13, // 11: clustermaster.operator.Operator.Keys:input_type -> clustermaster.operator.KeysRequest
-	16, // 12: clustermaster.operator.Operator.ChangeKeys:input_type -> clustermaster.operator.ChangeKeysRequest
-	18, // 13: clustermaster.operator.Operator.Status:input_type -> clustermaster.operator.StatusRequest
-	1,  // 14: clustermaster.operator.Operator.Publish:output_type -> clustermaster.operator.PublishReply
-	3,  // 15: clustermaster.operator.Operator.Targets:output_type -> clustermaster.operator.TargetsReply
-	5,  // 16: clustermaster.operator.Operator.Events:output_type -> clustermaster.operator.Event
-	8,  // 17: clustermaster.operator.Operator.Returns:output_type -> clustermaster.operator.ReturnsReply
-	10, // 18: clustermaster.operator.Operator.Run:output_type -> clustermaster.operator.RunOutput
-	12, // 19: clustermaster.operator.Operator.Docs:output_type -> clustermaster.operator.DocsReply
-	15, // 20: clustermaster.operator.Operator.Keys:output_type -> clustermaster.operator.KeysReply
-	17, // 21: clustermaster.operator.Operator.ChangeKeys:output_type -> clustermaster.operator.ChangeKeysReply
-	19, // 22: clustermaster.operator.Operator.Status:output_type -> clustermaster.operator.StatusReply
-	14, // [14:23] is the sub-list for method output_type
-	5,  // [5:14] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	13, // 0: clustermaster.operator.KeysReply.keys:type_name -> clustermaster.operator.Key
+	19, // 1: clustermaster.operator.KeysReply.local:type_name -> clustermaster.operator.KeysReply.LocalEntry
+	13, // 2: clustermaster.operator.ChangeKeysRequest.keys:type_name -> clustermaster.operator.Key
+	13, // 3: clustermaster.operator.ChangeKeysReply.changed:type_name -> clustermaster.operator.Key
+	0,  // 4: clustermaster.operator.Operator.Publish:input_type -> clustermaster.operator.PublishRequest
+	2,  // 5: clustermaster.operator.Operator.Targets:input_type -> clustermaster.operator.TargetsRequest
+	4,  // 6: clustermaster.operator.Operator.Events:input_type -> clustermaster.operator.EventsRequest
+	6,  // 7: clustermaster.operator.Operator.ReadReturns:input_type -> clustermaster.operator.ReadReturnsRequest
+	8,  // 8: clustermaster.operator.Operator.Run:input_type -> clustermaster.operator.RunRequest
+	10, // 9: clustermaster.operator.Operator.Docs:input_type -> clustermaster.operator.DocsRequest
+	12, // 10: clustermaster.operator.Operator.Keys:input_type -> clustermaster.operator.KeysRequest
+	15, // 11: clustermaster.operator.Operator.ChangeKeys:input_type -> clustermaster.operator.ChangeKeysRequest
+	17, // 12: clustermaster.operator.Operator.Status:input_type -> clustermaster.operator.StatusRequest
+	1,  // 13: clustermaster.operator.Operator.Publish:output_type -> clustermaster.operator.PublishReply
+	3,  // 14: clustermaster.operator.Operator.Targets:output_type -> clustermaster.operator.TargetsReply
+	5,  // 15: clustermaster.operator.Operator.Events:output_type -> clustermaster.operator.Event
+	7,  // 16: clustermaster.operator.Operator.ReadReturns:output_type -> clustermaster.operator.Return
+	9,  // 17: clustermaster.operator.Operator.Run:output_type -> clustermaster.operator.RunOutput
+	11, // 18: clustermaster.operator.Operator.Docs:output_type -> clustermaster.operator.DocsReply
+	14, // 19: clustermaster.operator.Operator.Keys:output_type -> clustermaster.operator.KeysReply
+	16, // 20: clustermaster.operator.Operator.ChangeKeys:output_type -> clustermaster.operator.ChangeKeysReply
+	18, // 21: clustermaster.operator.Operator.Status:output_type -> clustermaster.operator.StatusReply
+	13, // [13:22] is the sub-list for method output_type
+	4,  // [4:13] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_operatorpb_operator_proto_init() }
@@ -1420,7 +1390,7 @@ func file_operatorpb_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_operatorpb_operator_proto_rawDesc), len(file_operatorpb_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

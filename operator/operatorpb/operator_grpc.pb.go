@@ -23,15 +23,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Operator_Publish_FullMethodName    = "/clustermaster.operator.Operator/Publish"
-	Operator_Targets_FullMethodName    = "/clustermaster.operator.Operator/Targets"
-	Operator_Events_FullMethodName     = "/clustermaster.operator.Operator/Events"
-	Operator_Returns_FullMethodName    = "/clustermaster.operator.Operator/Returns"
-	Operator_Run_FullMethodName        = "/clustermaster.operator.Operator/Run"
-	Operator_Docs_FullMethodName       = "/clustermaster.operator.Operator/Docs"
-	Operator_Keys_FullMethodName       = "/clustermaster.operator.Operator/Keys"
-	Operator_ChangeKeys_FullMethodName = "/clustermaster.operator.Operator/ChangeKeys"
-	Operator_Status_FullMethodName     = "/clustermaster.operator.Operator/Status"
+	Operator_Publish_FullMethodName     = "/clustermaster.operator.Operator/Publish"
+	Operator_Targets_FullMethodName     = "/clustermaster.operator.Operator/Targets"
+	Operator_Events_FullMethodName      = "/clustermaster.operator.Operator/Events"
+	Operator_ReadReturns_FullMethodName = "/clustermaster.operator.Operator/ReadReturns"
+	Operator_Run_FullMethodName         = "/clustermaster.operator.Operator/Run"
+	Operator_Docs_FullMethodName        = "/clustermaster.operator.Operator/Docs"
+	Operator_Keys_FullMethodName        = "/clustermaster.operator.Operator/Keys"
+	Operator_ChangeKeys_FullMethodName  = "/clustermaster.operator.Operator/ChangeKeys"
+	Operator_Status_FullMethodName      = "/clustermaster.operator.Operator/Status"
 )
 
 // OperatorClient is the client API for Operator service.
@@ -45,8 +45,8 @@ type OperatorClient interface {
 	// Events streams the events of the whole cluster. The first message has an
 	// empty tag: every reachable member has confirmed the subscription by then.
 	Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
-	// Returns reads the returns of a job from its owners on the ring.
-	Returns(ctx context.Context, in *ReturnsRequest, opts ...grpc.CallOption) (*ReturnsReply, error)
+	// ReadReturns reads the returns of some minions for a job from its owners on the ring. What is kept comes one by one.
+	ReadReturns(ctx context.Context, in *ReadReturnsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Return], error)
 	// Run executes a runner or wheel function on this master.
 	Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunOutput], error)
 	// Docs returns the documentation of the runner functions under a prefix.
@@ -106,19 +106,28 @@ func (c *operatorClient) Events(ctx context.Context, in *EventsRequest, opts ...
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Operator_EventsClient = grpc.ServerStreamingClient[Event]
 
-func (c *operatorClient) Returns(ctx context.Context, in *ReturnsRequest, opts ...grpc.CallOption) (*ReturnsReply, error) {
+func (c *operatorClient) ReadReturns(ctx context.Context, in *ReadReturnsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Return], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ReturnsReply)
-	err := c.cc.Invoke(ctx, Operator_Returns_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Operator_ServiceDesc.Streams[1], Operator_ReadReturns_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	x := &grpc.GenericClientStream[ReadReturnsRequest, Return]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Operator_ReadReturnsClient = grpc.ServerStreamingClient[Return]
 
 func (c *operatorClient) Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunOutput], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Operator_ServiceDesc.Streams[1], Operator_Run_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Operator_ServiceDesc.Streams[2], Operator_Run_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -186,8 +195,8 @@ type OperatorServer interface {
 	// Events streams the events of the whole cluster. The first message has an
 	// empty tag: every reachable member has confirmed the subscription by then.
 	Events(*EventsRequest, grpc.ServerStreamingServer[Event]) error
-	// Returns reads the returns of a job from its owners on the ring.
-	Returns(context.Context, *ReturnsRequest) (*ReturnsReply, error)
+	// ReadReturns reads the returns of some minions for a job from its owners on the ring. What is kept comes one by one.
+	ReadReturns(*ReadReturnsRequest, grpc.ServerStreamingServer[Return]) error
 	// Run executes a runner or wheel function on this master.
 	Run(*RunRequest, grpc.ServerStreamingServer[RunOutput]) error
 	// Docs returns the documentation of the runner functions under a prefix.
@@ -217,8 +226,8 @@ func (UnimplementedOperatorServer) Targets(context.Context, *TargetsRequest) (*T
 func (UnimplementedOperatorServer) Events(*EventsRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Events not implemented")
 }
-func (UnimplementedOperatorServer) Returns(context.Context, *ReturnsRequest) (*ReturnsReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Returns not implemented")
+func (UnimplementedOperatorServer) ReadReturns(*ReadReturnsRequest, grpc.ServerStreamingServer[Return]) error {
+	return status.Error(codes.Unimplemented, "method ReadReturns not implemented")
 }
 func (UnimplementedOperatorServer) Run(*RunRequest, grpc.ServerStreamingServer[RunOutput]) error {
 	return status.Error(codes.Unimplemented, "method Run not implemented")
@@ -303,23 +312,16 @@ func _Operator_Events_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Operator_EventsServer = grpc.ServerStreamingServer[Event]
 
-func _Operator_Returns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ReturnsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
+func _Operator_ReadReturns_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadReturnsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
 	}
-	if interceptor == nil {
-		return srv.(OperatorServer).Returns(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Operator_Returns_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServer).Returns(ctx, req.(*ReturnsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
+	return srv.(OperatorServer).ReadReturns(m, &grpc.GenericServerStream[ReadReturnsRequest, Return]{ServerStream: stream})
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Operator_ReadReturnsServer = grpc.ServerStreamingServer[Return]
 
 func _Operator_Run_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(RunRequest)
@@ -420,10 +422,6 @@ var Operator_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Operator_Targets_Handler,
 		},
 		{
-			MethodName: "Returns",
-			Handler:    _Operator_Returns_Handler,
-		},
-		{
 			MethodName: "Docs",
 			Handler:    _Operator_Docs_Handler,
 		},
@@ -444,6 +442,11 @@ var Operator_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Events",
 			Handler:       _Operator_Events_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ReadReturns",
+			Handler:       _Operator_ReadReturns_Handler,
 			ServerStreams: true,
 		},
 		{
