@@ -32,9 +32,11 @@ type endpoint struct {
 
 	own    zmq4.SocketType
 	peers  []zmq4.SocketType
-	buffer int // bytes of read buffer per connection
-	// talk serves one connection after its hand-shake, until it ends.
-	talk func(ctx context.Context, l *link) error
+	linger time.Duration // how long a connection that fell silent keeps its buffer and its grown stack
+	begin  func(l *link) session
+
+	readers sync.Pool      // *bufio.Reader, of connections from which something comes
+	open    sync.WaitGroup // connections
 
 	mu       sync.Mutex // guards links
 	links    map[*link]struct{}
@@ -46,21 +48,37 @@ func newEndpoint(name string, lim Limits, log *slog.Logger, met *metrics) *endpo
 		log = slog.New(slog.DiscardHandler)
 	}
 	log = log.With("component", "transport/minion", "endpoint", name)
-	return &endpoint{lim: lim.withDefaults(), log: log, met: met,
+	e := &endpoint{lim: lim.withDefaults(), log: log, met: met,
 		quiet: &quietLog{log: log, interval: 10 * time.Second}, links: make(map[*link]struct{})}
+	e.readers.New = func() any { return bufio.NewReaderSize(nil, readBuffer) }
+	return e
+}
+
+// session is one connection after its hand-shake.
+type session interface {
+	// next reads one message or command, of which at least a byte is there, and serves it.
+	next(ctx context.Context) error
+	// writing says that a frame is being written, so that a PING would tell nothing new.
+	writing() bool
+	// end is called once, with what ended the connection, and returns the reason to name.
+	end(err error) error
 }
 
 // link is one connection. It is known by itself: whatever identity the peer claims
 // plays no part.
 type link struct {
 	conn  net.Conn
-	r     *bufio.Reader
+	r     *bufio.Reader  // lent by the endpoint while something comes; reads from the link
 	peer  netip.AddrPort // behind a trusted balancer: as its PROXY header says
 	minor byte           // ZMTP 3.minor, known after the hand-shake
 	wait  time.Duration  // Limits.WriteTimeout
 	pong  func()         // called for each PONG, nil for nothing; set before reading
+	session
 
-	readBy   time.Time    // the read deadline in force; the reader's
+	first    [1]byte      // what ended the wait for a frame; the reader's, as are the next three
+	woken    bool         // first is there to be read
+	pinged   time.Time    // the first PING that was not answered
+	readBy   time.Time    // the read deadline in force
 	head     [11]byte     // for the header of a reply; the reader's
 	handling atomic.Int64 // since when a handler runs without a PING, UnixNano; 0: none runs
 
@@ -68,7 +86,15 @@ type link struct {
 	writeBy time.Time  // the write deadline in force
 	parts   [2][]byte  // memory for part
 	part    net.Buffers
-	heard   atomic.Int64
+}
+
+// Read reads what wait has read, then what the connection has.
+func (l *link) Read(b []byte) (int, error) {
+	if l.woken && len(b) > 0 {
+		l.woken = false
+		return copy(b, l.first[:]), nil
+	}
+	return l.conn.Read(b)
 }
 
 // serve accepts on ln until ctx ends, then stops: it closes ln, wakes every
@@ -81,15 +107,15 @@ func (e *endpoint) serve(ctx context.Context, ln net.Listener) error {
 	defer closed()
 	defer ln.Close()
 
-	var all sync.WaitGroup
 	err := e.accept(ctx, ln, func(conn net.Conn) {
-		all.Go(func() { e.serveConn(work, conn) })
+		e.open.Add(1)
+		go e.serveConn(work, conn)
 	})
 
 	e.stopping.Store(true)
 	e.each(func(l *link) { l.conn.SetReadDeadline(time.Unix(1, 0)) })
 	done := make(chan struct{})
-	go func() { all.Wait(); close(done) }()
+	go func() { e.open.Wait(); close(done) }()
 	drained := time.NewTimer(e.lim.DrainTimeout)
 	defer drained.Stop()
 	select {
@@ -134,7 +160,6 @@ func (e *endpoint) accept(ctx context.Context, ln net.Listener, start func(net.C
 }
 
 func (e *endpoint) serveConn(ctx context.Context, conn net.Conn) {
-	defer conn.Close()
 	l := &link{conn: conn, wait: e.lim.WriteTimeout}
 	if addr, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
 		l.peer = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
@@ -142,9 +167,132 @@ func (e *endpoint) serveConn(ctx context.Context, conn net.Conn) {
 	if !e.track(l) {
 		e.met.closed.WithLabelValues("full").Inc()
 		e.quiet.warn("close minion connection: too many", "n", e.lim.MaxConns)
+		conn.Close()
+		e.open.Done()
 		return
 	}
-	err := e.shakeAndTalk(ctx, l)
+	err := e.greet(l)
+	if err == nil {
+		l.session = e.begin(l)
+	}
+	e.attend(ctx, l, err)
+}
+
+// attend serves what l sends, from when something comes until l falls silent; then wait takes over.
+//
+// A connection goes back and forth between the two, each time in a new goroutine: a stack that the work of a request has
+// grown never becomes small again, and most connections wait most of the time.
+func (e *endpoint) attend(ctx context.Context, l *link, err error) {
+	switch {
+	case err == nil:
+		l.pinged = time.Time{}
+		err = e.converse(ctx, l)
+	case l.session != nil && errors.Is(err, os.ErrDeadlineExceeded) && !e.stopping.Load():
+		err = e.ping(l)
+	}
+	if err == nil {
+		var silence time.Duration // none: TCP keepalive finds a dead peer that knows no PING
+		if l.minor >= 1 && e.lim.PingInterval > 0 {
+			silence = e.lim.PingInterval - e.linger
+		}
+		err = e.readWithin(l, silence, false)
+	}
+	if err != nil {
+		e.end(l, err)
+		return
+	}
+	go e.wait(ctx, l)
+}
+
+// wait waits for the next byte of l and does nothing else, so that the smallest stack is enough.
+func (e *endpoint) wait(ctx context.Context, l *link) {
+	n, err := l.conn.Read(l.first[:])
+	l.woken = n > 0
+	go e.attend(ctx, l, err)
+}
+
+// converse serves one message after the other until none has come for e.linger.
+func (e *endpoint) converse(ctx context.Context, l *link) error {
+	if l.r == nil {
+		e.lendReader(l)
+	}
+	for {
+		if l.r.Buffered() == 0 && !l.woken {
+			if more, err := e.more(l); err != nil || !more {
+				if err == nil {
+					e.takeReader(l)
+				}
+				return err
+			}
+		}
+		if l.r.Buffered() < maxHeader {
+			if err := e.readWithin(l, e.lim.PingTimeout, true); err != nil {
+				return err
+			}
+		}
+		if err := l.next(ctx); err != nil {
+			return err
+		}
+		if e.stopping.Load() {
+			return errStopping
+		}
+	}
+}
+
+// more says whether something comes within e.linger.
+func (e *endpoint) more(l *link) (bool, error) {
+	if e.linger == 0 {
+		return false, nil
+	}
+	if err := e.readWithin(l, e.linger, true); err != nil {
+		return false, err
+	}
+	_, err := l.r.Peek(1)
+	if errors.Is(err, os.ErrDeadlineExceeded) && !e.stopping.Load() {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ping asks a peer that was silent for PingInterval for a sign of life, and gives it up without one after PingTimeout.
+func (e *endpoint) ping(l *link) error {
+	if l.writing() { // who doesn't take it meets WriteTimeout
+		l.pinged = time.Time{}
+		return nil
+	}
+	if now := time.Now(); l.pinged.IsZero() {
+		l.pinged = now
+	} else if now.Sub(l.pinged) >= e.lim.PingTimeout {
+		return errSilent
+	}
+	if err := l.send([]byte(pingFrame)); err != nil {
+		return err
+	}
+	e.met.pingsSent.Inc()
+	return nil
+}
+
+func (e *endpoint) lendReader(l *link) {
+	l.r = e.readers.Get().(*bufio.Reader)
+	l.r.Reset(l)
+}
+
+func (e *endpoint) takeReader(l *link) {
+	l.r.Reset(nil)
+	e.readers.Put(l.r)
+	l.r = nil
+}
+
+// end closes l and says why.
+func (e *endpoint) end(l *link, err error) {
+	defer e.open.Done()
+	if l.session != nil {
+		err = l.session.end(err)
+	}
+	l.conn.Close()
+	if l.r != nil {
+		e.takeReader(l)
+	}
 	e.untrack(l)
 	if e.stopping.Load() {
 		err = errStopping
@@ -156,7 +304,8 @@ func (e *endpoint) serveConn(ctx context.Context, conn net.Conn) {
 	}
 }
 
-func (e *endpoint) shakeAndTalk(ctx context.Context, l *link) error {
+// greet makes the hand-shake under its deadline.
+func (e *endpoint) greet(l *link) error {
 	if err := l.conn.SetDeadline(time.Now().Add(e.lim.HandshakeTimeout)); err != nil {
 		return err
 	}
@@ -172,16 +321,12 @@ func (e *endpoint) shakeAndTalk(ctx context.Context, l *link) error {
 	} else if err != nil {
 		return err
 	}
-	l.heard.Store(time.Now().UnixNano())
-	if err := l.conn.SetDeadline(time.Time{}); err != nil {
-		return err
-	}
-	return e.talk(ctx, l)
+	return l.conn.SetDeadline(time.Time{})
 }
 
 // shakeHands learns who the peer is: its address, from a trusted balancer, and its side of the ZMTP hand-shake.
 func (e *endpoint) shakeHands(l *link) error {
-	l.r = bufio.NewReaderSize(l.conn, e.buffer)
+	e.lendReader(l)
 	if len(e.lim.ProxyFrom) > 0 {
 		peer, err := readProxy(l.r, l.peer, e.lim.ProxyFrom)
 		if err != nil {
@@ -248,6 +393,42 @@ func (l *link) send(bufs ...[]byte) error {
 		}
 	}
 	return nil
+}
+
+// readWithin bounds the next read, 0: not at all. With about a deadline that is at most half as near is good enough: most
+// reads end long before it, and setting one is not free. When the endpoint stops serve has set one in the past, which
+// must stand.
+func (e *endpoint) readWithin(l *link, limit time.Duration, about bool) error {
+	var deadline time.Time
+	if limit > 0 {
+		deadline = time.Now().Add(limit)
+	}
+	if early := deadline.Sub(l.readBy); limit == 0 && !l.readBy.IsZero() || limit > 0 && (early < 0 || !about || early > limit/2) {
+		if err := l.conn.SetReadDeadline(deadline); err != nil {
+			return err
+		}
+		l.readBy = deadline
+	}
+	if e.stopping.Load() {
+		return errStopping
+	}
+	return nil
+}
+
+// patient reads a body: each read may take PingTimeout, so a slow peer is served and
+// one that stopped is not waited for.
+type patient struct {
+	l *link
+	e *endpoint
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	if p.l.r.Buffered() == 0 {
+		if err := p.e.readWithin(p.l, p.e.lim.PingTimeout, true); err != nil {
+			return 0, err
+		}
+	}
+	return p.l.r.Read(b)
 }
 
 // command takes a command that both endpoints know. Others are ErrUnexpected.

@@ -42,7 +42,7 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l := script(b)
 		for {
-			payload, held, err := s.receive(l)
+			payload, _, held, err := s.receive(l)
 			s.inFlight.Add(-held)
 			if held > 2*int64(len(b))+eagerBody {
 				t.Fatalf("%d bytes of input hold %d", len(b), held)
@@ -80,12 +80,12 @@ func FuzzSubscription(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := NewPubServer(Limits{}, true, nil, nil)
 		p.Publish(Publication{Topics: []string{"a", "broadcast"}, Payload: []byte("x"), JID: "1", Hold: time.Hour})
-		s := newSubscriber(script(b))
-		err := p.read(s)
-		if err == nil {
-			t.Fatal("a finite input has an end")
+		s := newSubscriber(script(b), p)
+		var err error
+		for err == nil { // a finite input has an end
+			err = s.next(t.Context())
 		}
-		p.leave(s)
+		err = s.end(err)
 		if p.Subscribers() != 0 || len(s.topics) > maxTopics+1 {
 			t.Fatalf("%d topics, error %v", len(s.topics), err)
 		}

@@ -59,8 +59,14 @@ const (
 	eagerBody        = 1 << 16 // bodies up to this size are allocated before they arrive
 	maxWriteBytes    = 1 << 18 // bytes handed to the kernel under one write deadline
 	maxWriteMessages = 64      // publications taken from a queue for one write
+	maxHeader        = 9       // bytes of a frame's header
+	readBuffer       = 2048    // bytes of a reader; larger bodies are read past it
 	replyBuffer      = 1 << 13 // bytes that a handler gets for its reply
 )
+
+// requestLinger is how long a request connection stays as it is after a request; longer than a minion takes for the next
+// one when it has more to ask.
+const requestLinger = 250 * time.Millisecond
 
 func (l Limits) withDefaults() Limits {
 	setTo(&l.MaxFrame, 128<<20)

@@ -47,7 +47,8 @@ type heldEdition struct {
 func NewPubServer(lim Limits, filtering bool, log *slog.Logger, reg prometheus.Registerer) *PubServer {
 	p := &PubServer{endpoint: newEndpoint("publish", lim, log, newMetrics("publish", reg)),
 		filtering: filtering, subscribers: make(map[*subscriber]struct{})}
-	p.own, p.buffer, p.talk = zmq4.Pub, 128, p.serveLink
+	p.own = zmq4.Pub
+	p.begin = func(l *link) session { return newSubscriber(l, p) }
 	p.peers = []zmq4.SocketType{zmq4.Sub, zmq4.XSub}
 	return p
 }
@@ -156,47 +157,6 @@ func (p *PubServer) count(queued, slow int) {
 	}
 }
 
-// serveLink reads subscriptions until the peer goes; a second goroutine writes.
-func (p *PubServer) serveLink(ctx context.Context, l *link) error {
-	s := newSubscriber(l)
-	ended := make(chan struct{})
-	var writer sync.WaitGroup
-	var errWrite error
-	writer.Go(func() {
-		if errWrite = p.write(s, ended); errWrite != nil {
-			l.conn.Close() // the reader has no deadline
-		}
-	})
-	errRead := p.read(s)
-	p.leave(s)
-	if !p.stopping.Load() {
-		l.conn.Close() // wakes a writer that waits for a peer that doesn't read
-	}
-	close(ended)
-	writer.Wait()
-	if errWrite != nil {
-		return errWrite
-	}
-	return errRead
-}
-
-func (p *PubServer) read(s *subscriber) error {
-	if p.stopping.Load() {
-		return errStopping
-	}
-	for {
-		topic, on, is, err := s.subscription()
-		if err != nil {
-			return err
-		}
-		if is {
-			if err := p.subscribe(s, topic, on); err != nil {
-				return err
-			}
-		}
-	}
-}
-
 // subscribe changes the subscriptions of s. What is held and was not for s before is
 // queued now, so that a subscriber that comes back misses nothing.
 func (p *PubServer) subscribe(s *subscriber, topic string, on bool) error {
@@ -249,64 +209,4 @@ func (p *PubServer) forget(s *subscriber) (was bool) {
 		p.met.subscribers.Dec()
 	}
 	return was
-}
-
-// write sends what is queued, and PINGs. It ends with the reader, after writing what
-// is queued if the endpoint stops.
-func (p *PubServer) write(s *subscriber, ended <-chan struct{}) error {
-	var tick <-chan time.Time
-	if p.lim.PingInterval > 0 && s.minor >= 1 {
-		ticker := time.NewTicker(p.lim.PingInterval)
-		defer ticker.Stop()
-		tick = ticker.C
-	}
-	var batch []frames
-	var pinged time.Time // the first PING that was not answered
-	for {
-		select {
-		case <-s.signal:
-		case now := <-tick:
-			if heard := time.Unix(0, s.heard.Load()); pinged.IsZero() || heard.After(pinged) {
-				pinged = now
-			} else if now.Sub(pinged) >= p.lim.PingTimeout {
-				return errSilent
-			}
-			if err := s.send([]byte(pingFrame)); err != nil {
-				return err
-			}
-			p.met.pingsSent.Inc()
-			continue
-		case <-ended:
-			if !p.stopping.Load() {
-				return nil
-			}
-			_, err := p.flush(s, batch)
-			return err
-		}
-		var err error
-		if batch, err = p.flush(s, batch); err != nil {
-			return err
-		}
-	}
-}
-
-// flush writes until the queue is empty.
-func (p *PubServer) flush(s *subscriber, batch []frames) ([]frames, error) {
-	for {
-		batch = s.take(batch)
-		if len(batch) == 0 {
-			return nil, nil
-		}
-		bufs := make([][]byte, 0, 2*len(batch))
-		size := 0
-		for _, f := range batch {
-			bufs = append(bufs, f.head, f.payload)
-			size += len(f.payload)
-		}
-		if err := s.send(bufs...); err != nil {
-			return nil, err
-		}
-		p.met.sent.Add(float64(size))
-		p.met.copies.WithLabelValues("sent").Add(float64(len(batch)))
-	}
 }

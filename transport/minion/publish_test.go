@@ -164,7 +164,8 @@ func TestStalledSubscriberIsClosed(t *testing.T) {
 
 func TestHWMIsExact(t *testing.T) {
 	t.Parallel()
-	s := newSubscriber(nil)
+	s := newSubscriber(nil, nil)
+	s.busy = true // no writer comes in between
 	e := newEdition(nil, []byte("x"), false)
 	taken := 0
 	for range 1500 {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -54,7 +53,11 @@ type RequestServer struct {
 func NewRequestServer(h Handler, lim Limits, log *slog.Logger, reg prometheus.Registerer) *RequestServer {
 	s := &RequestServer{endpoint: newEndpoint("request", lim, log, newMetrics("request", reg)), handler: h}
 	s.buffers.New = func() any { return new([replyBuffer]byte) }
-	s.own, s.buffer, s.talk = zmq4.Router, 2048, s.serveLink
+	s.own, s.linger = zmq4.Router, requestLinger
+	if s.lim.PingInterval > 0 {
+		s.linger = min(s.linger, s.lim.PingInterval/4)
+	}
+	s.begin = func(l *link) session { return &requester{s, l} }
 	s.peers = []zmq4.SocketType{zmq4.Req, zmq4.Dealer}
 	return s
 }
@@ -85,27 +88,30 @@ func (s *RequestServer) Connections() int {
 	return len(s.links)
 }
 
-// serveLink answers one request after the other. REQ is lock-step: there is nothing
-// to read while a request is being handled.
-func (s *RequestServer) serveLink(ctx context.Context, l *link) error {
-	for {
-		payload, held, err := s.receive(l)
-		if err == nil {
-			err = s.answer(ctx, l, payload)
-		}
-		s.inFlight.Add(-held)
-		if err != nil {
-			return err
-		}
-		if s.stopping.Load() {
-			return errStopping
-		}
-	}
+// requester is a connection that sends requests.
+type requester struct {
+	s *RequestServer
+	l *link
 }
 
-// receive reads frames up to the end of a message and takes commands on the way. held
+// next answers one request. REQ is lock-step: there is nothing to read while it is being handled.
+func (r *requester) next(ctx context.Context) error {
+	payload, whole, held, err := r.s.receive(r.l)
+	if err == nil && whole {
+		err = r.s.answer(ctx, r.l, payload)
+	}
+	r.s.inFlight.Add(-held)
+	return err
+}
+
+// writing: what waits for a request has written its reply.
+func (r *requester) writing() bool { return false }
+
+func (r *requester) end(err error) error { return err }
+
+// receive reads frames up to the end of a message, and commands on the way; whole is false after a command before one. held
 // is what the message counts in inFlight, also with an error.
-func (s *RequestServer) receive(l *link) (payload []byte, held int64, err error) {
+func (s *RequestServer) receive(l *link) (payload []byte, whole bool, held int64, err error) {
 	hold := func(n int64) error {
 		held += n
 		if s.inFlight.Add(n) > s.lim.MaxInFlight {
@@ -115,33 +121,41 @@ func (s *RequestServer) receive(l *link) (payload []byte, held int64, err error)
 	}
 	room := s.lim.MaxFrame
 	for frame := 0; ; {
-		flags, err := s.idle(l, frame == 0)
+		if frame > 0 && l.r.Buffered() < maxHeader {
+			if err := s.readWithin(l, s.lim.PingTimeout, true); err != nil {
+				return nil, false, held, err
+			}
+		}
+		flags, err := l.r.ReadByte()
 		if err != nil {
-			return nil, held, err
+			return nil, false, held, err
 		}
 		h, err := readHeader(l.r, flags, room)
 		if err != nil {
-			return nil, held, err
+			return nil, false, held, err
 		}
 		if h.command {
-			body, err := readBody(l.r, h.size, hold)
+			body, err := readBody(&patient{l, s.endpoint}, h.size, hold)
 			if err != nil {
-				return nil, held, err
+				return nil, false, held, err
 			}
 			name, data, err := splitCommand(body)
 			if err == nil {
 				err = l.command(name, data)
 			}
 			if err != nil {
-				return nil, held, err
+				return nil, false, held, err
+			}
+			if frame == 0 {
+				return nil, false, held, nil
 			}
 			continue
 		}
 		switch {
 		case frame == 0 && (h.size != 0 || !h.more):
-			return nil, held, fmt.Errorf("message without empty delimiter: %w", ErrUnexpected)
+			return nil, false, held, fmt.Errorf("message without empty delimiter: %w", ErrUnexpected)
 		case frame == maxFrames:
-			return nil, held, fmt.Errorf("message of more than %d frames: %w", maxFrames, ErrTooLarge)
+			return nil, false, held, fmt.Errorf("message of more than %d frames: %w", maxFrames, ErrTooLarge)
 		case frame == 1:
 			payload, err = readBody(&patient{l, s.endpoint}, h.size, hold)
 		default: // the delimiter, which is empty, or frames that nobody reads
@@ -150,70 +164,15 @@ func (s *RequestServer) receive(l *link) (payload []byte, held int64, err error)
 			}
 		}
 		if err != nil {
-			return nil, held, err
+			return nil, false, held, err
 		}
 		room -= h.size
 		frame++
 		if !h.more {
 			s.met.received.Add(float64(len(payload)))
-			return payload, held, nil
+			return payload, true, held, nil
 		}
 	}
-}
-
-// idle reads the first byte of a frame. While none comes it sends PINGs, to a peer
-// that knows them, and gives the peer up when it stays silent after one. Between the
-// frames of a message it waits for PingTimeout.
-func (s *RequestServer) idle(l *link, between bool) (flags byte, err error) {
-	if l.r.Buffered() > 0 {
-		return l.r.ReadByte()
-	}
-	ping := between && l.minor >= 1 && s.lim.PingInterval > 0
-	var pinged time.Time
-	for {
-		var limit time.Duration // none: TCP keepalive finds a dead peer that knows no PING
-		if ping {
-			limit = s.lim.PingInterval
-		} else if !between {
-			limit = s.lim.PingTimeout
-		}
-		if err := s.readWithin(l, limit, pinged.IsZero()); err != nil {
-			return 0, err
-		}
-		flags, err = l.r.ReadByte()
-		if !ping || !errors.Is(err, os.ErrDeadlineExceeded) || s.stopping.Load() {
-			return flags, err
-		}
-		if pinged.IsZero() {
-			pinged = time.Now()
-		} else if time.Since(pinged) >= s.lim.PingTimeout {
-			return 0, errSilent
-		}
-		if err := l.send([]byte(pingFrame)); err != nil {
-			return 0, err
-		}
-		s.met.pingsSent.Inc()
-	}
-}
-
-// readWithin bounds the next read, 0: not at all. With about a deadline that is at most half as near is good enough: most
-// reads end long before it, and setting one is not free. When the endpoint stops serve has set one in the past, which
-// must stand.
-func (e *endpoint) readWithin(l *link, limit time.Duration, about bool) error {
-	var deadline time.Time
-	if limit > 0 {
-		deadline = time.Now().Add(limit)
-	}
-	if early := deadline.Sub(l.readBy); limit == 0 && !l.readBy.IsZero() || limit > 0 && (early < 0 || !about || early > limit/2) {
-		if err := l.conn.SetReadDeadline(deadline); err != nil {
-			return err
-		}
-		l.readBy = deadline
-	}
-	if e.stopping.Load() {
-		return errStopping
-	}
-	return nil
 }
 
 // answer runs the handler and writes its reply. A handler that takes long must not
@@ -281,20 +240,4 @@ func (s *RequestServer) pingHandled(ctx context.Context) {
 			})
 		}
 	}
-}
-
-// patient reads a body: each read may take PingTimeout, so a slow peer is served and
-// one that stopped is not waited for.
-type patient struct {
-	l *link
-	e *endpoint
-}
-
-func (p *patient) Read(b []byte) (int, error) {
-	if p.l.r.Buffered() == 0 {
-		if err := p.e.readWithin(p.l, p.e.lim.PingTimeout, true); err != nil {
-			return 0, err
-		}
-	}
-	return p.l.r.Read(b)
 }

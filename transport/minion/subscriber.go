@@ -2,12 +2,12 @@ package minion
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"sort"
 	"strings"
 	"sync"
-	"time"
 )
 
 // frames is one publication as it goes over the wire: frames that are encoded once
@@ -70,37 +70,73 @@ func (e *edition) matching(prefixes []string) []frames {
 // subscriber is a connection with its subscriptions and its queue.
 type subscriber struct {
 	*link
+	server   *PubServer
 	topics   map[string]struct{} // the reader's own
 	prefixes []string            // under PubServer.mu: the topics that no other topic covers
 
-	mu     sync.Mutex // after PubServer.mu; guards queue, taken
+	mu     sync.Mutex // after PubServer.mu; guards queue, taken, busy
 	queue  []frames
-	taken  int           // copies being written; they count for the bound
-	signal chan struct{} // one slot: the queue is not empty
+	taken  int            // copies being written; they count for the bound
+	busy   bool           // a writer runs, or ended with failed
+	writer sync.WaitGroup // the writer
+	failed error          // of the writer
 }
 
-func newSubscriber(l *link) *subscriber {
-	return &subscriber{link: l, topics: make(map[string]struct{}), signal: make(chan struct{}, 1)}
+func newSubscriber(l *link, server *PubServer) *subscriber {
+	return &subscriber{link: l, server: server, topics: make(map[string]struct{}, 2)}
 }
 
 // put queues copies while the bound allows and returns how many it took: the newest
-// are dropped, as PUB does.
+// are dropped, as PUB does. A writer runs as long as something is queued.
 func (s *subscriber) put(copies []frames, hwm int) int {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	n := min(len(copies), max(0, hwm-len(s.queue)-s.taken))
+	if n == 0 {
+		return 0
+	}
 	s.queue = append(s.queue, copies[:n]...)
-	s.mu.Unlock()
-	if n > 0 {
-		select {
-		case s.signal <- struct{}{}:
-		default:
-		}
+	if !s.busy {
+		s.busy = true
+		s.writer.Add(1)
+		go s.drain()
 	}
 	return n
 }
 
+// drain writes until the queue is empty.
+func (s *subscriber) drain() {
+	defer s.writer.Done()
+	var batch []frames
+	for {
+		batch = s.take(batch)
+		if len(batch) == 0 {
+			return
+		}
+		bufs := make([][]byte, 0, 2*len(batch))
+		size := 0
+		for _, f := range batch {
+			bufs = append(bufs, f.head, f.payload)
+			size += len(f.payload)
+		}
+		if s.failed = s.send(bufs...); s.failed != nil {
+			s.conn.Close() // the reader may wait for long
+			return
+		}
+		met := s.server.met
+		met.sent.Add(float64(size))
+		met.copies.WithLabelValues("sent").Add(float64(len(batch)))
+	}
+}
+
+func (s *subscriber) writing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy
+}
+
 // take returns the next copies to write, up to maxWriteMessages, and forgets those
-// that it returned before.
+// that it returned before. Without any the writer is to end.
 func (s *subscriber) take(into []frames) []frames {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,6 +149,7 @@ func (s *subscriber) take(into []frames) []frames {
 		s.queue = s.queue[n:]
 	}
 	s.taken = n
+	s.busy = n > 0
 	return into
 }
 
@@ -140,6 +177,28 @@ func (s *subscriber) setTopic(topic string, on bool) (prefixes []string, err err
 	return prefixes, nil
 }
 
+// next takes one subscription, its end, or a command.
+func (s *subscriber) next(context.Context) error {
+	topic, on, is, err := s.subscription()
+	if err != nil || !is {
+		return err
+	}
+	return s.server.subscribe(s, topic, on)
+}
+
+// end waits for the writer: an endpoint that stops writes what is queued.
+func (s *subscriber) end(err error) error {
+	s.server.leave(s)
+	if !s.server.stopping.Load() {
+		s.conn.Close() // wakes a writer that waits for a peer that doesn't read
+	}
+	s.writer.Wait()
+	if s.failed != nil {
+		return s.failed
+	}
+	return err
+}
+
 // subscription reads one frame that may come from a SUB socket. on and topic are set
 // if it is a subscription or its end; a command of another kind is answered here.
 func (s *subscriber) subscription() (topic string, on, is bool, err error) {
@@ -151,11 +210,10 @@ func (s *subscriber) subscription() (topic string, on, is bool, err error) {
 	if err != nil {
 		return "", false, false, err
 	}
-	body, err := readBody(s.r, h.size, nil)
+	body, err := readBody(&patient{s.link, s.server.endpoint}, h.size, nil)
 	if err != nil {
 		return "", false, false, err
 	}
-	s.heard.Store(time.Now().UnixNano())
 	if h.command {
 		name, data, err := splitCommand(body)
 		if err != nil {
