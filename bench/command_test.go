@@ -237,7 +237,7 @@ func TestSelf(t *testing.T) {
 	if code != exitGood || stderr.Len() > 0 {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
-	checkReport(t, report, 2, 10, 13)
+	checkReport(t, report, 2, 10, 12)
 	if left, _ := filepath.Glob(filepath.Join(dir, "clustermaster-bench-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

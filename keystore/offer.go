@@ -11,6 +11,9 @@ import (
 // offerTimeout bounds an answer to _auth: a minion gives up after 5 s.
 const offerTimeout = 3500 * time.Millisecond
 
+// acceptTimeout bounds how long a minion that the options accept waits until every master knows.
+const acceptTimeout = time.Second
+
 // Auto is what the options say about a key that nobody has decided on.
 type Auto = fsm.Auto
 
@@ -78,7 +81,7 @@ func (s *Store) offer(ctx context.Context, id, pub string, p Policy) Outcome {
 	if out, settled := s.settled(id, pub, p); settled {
 		return out
 	}
-	r, _, err := s.node.Propose(ctx, &fsm.OfferKey{
+	r, index, err := s.node.Propose(ctx, &fsm.OfferKey{
 		ID: id, Pub: pub, Open: p.Open, Auto: p.Auto, MaxPending: p.MaxPending, MaxPerSource: p.MaxPerSource,
 		Source: p.Source, At: time.Now().UTC(),
 	})
@@ -87,6 +90,12 @@ func (s *Store) offer(ctx context.Context, id, pub string, p Policy) Outcome {
 	}
 	if err != nil {
 		return s.undecided(id, err)
+	}
+	if r.Changed && r.Act == "accept" {
+		// The minion's next request may reach any master, and one that has not heard of the key yet would refuse it.
+		everywhere, cancel := context.WithTimeout(ctx, acceptTimeout)
+		defer cancel()
+		s.node.ConfirmEverywhere(everywhere, index)
 	}
 	if r.Changed && r.Act == "pend" {
 		s.log.Info("new key waits for acceptance; see salt-key -a", "minion", id, "addr", p.Source)
