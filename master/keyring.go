@@ -1,7 +1,6 @@
 package master
 
 import (
-	"bytes"
 	"sync"
 	"sync/atomic"
 
@@ -13,7 +12,7 @@ import (
 // maxRings bounds the minions whose derived keys are kept; beyond it the memory starts anew.
 const maxRings = 1 << 16
 
-// keyring keeps what is costly to make of the keys: ciphers, and tokens that were verified.
+// keyring keeps what is costly to make of the keys: the derived ones and their ciphers.
 type keyring struct {
 	keys    Keys
 	cluster Cluster
@@ -38,7 +37,6 @@ type ring struct {
 	key      *keystore.AcceptedKey
 	of       *cluster.Secrets
 	sessions []*wire.Crypticle // as of.Session
-	token    atomic.Pointer[[]byte]
 }
 
 func newKeyring(keys Keys, cluster Cluster) *keyring {
@@ -83,9 +81,6 @@ func (k *keyring) ring(id string) (*ring, bool) {
 	for _, e := range secrets.Session {
 		fresh.sessions = append(fresh.sessions, wire.NewCrypticle(wire.DeriveSession(e.Secret, id, key.PubSum, key.Index)))
 	}
-	if r != nil && r.key.PubSum == key.PubSum {
-		fresh.token.Store(r.token.Load())
-	}
 	k.mu.Lock()
 	if len(k.rings) >= maxRings {
 		clear(k.rings)
@@ -116,17 +111,9 @@ func (k *keyring) openShared(sealed []byte) (packed []byte, c *wire.Crypticle, o
 	return nil, nil, false
 }
 
-// verify checks a token. It is the same bytes as long as the minion's key is, so it is worked out once.
+// verify checks a token. It is the same bytes as long as the minion's key is, which remembers it.
 func (r *ring) verify(tok []byte) bool {
-	if known := r.token.Load(); known != nil && bytes.Equal(*known, tok) {
-		return true
-	}
-	if r.key.Pub == nil || r.key.Pub.VerifyToken(tok) != nil {
-		return false
-	}
-	kept := bytes.Clone(tok)
-	r.token.Store(&kept)
-	return true
+	return r.key.Pub != nil && r.key.Pub.VerifyToken(tok) == nil
 }
 
 // open makes the checks of an aes request, in Salt's order but for one: the accepted key is looked up before anything is

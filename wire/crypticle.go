@@ -75,19 +75,20 @@ func (k Key) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, redacted) }
 const redacted = "[redacted]"
 
 // Crypticle seals and opens messages under one key: AES-192-CBC, then HMAC-SHA256 over IV and ciphertext. It is safe
-// for concurrent use and keeps the expanded key and keyed hash states between messages.
+// for concurrent use and keeps the expanded key and keyed hash states between messages, until the garbage collector takes
+// them from a key that is not in use.
 type Crypticle struct {
-	block  cipher.Block
-	macKey []byte
-	pool   sync.Pool // *engine
+	key  Key
+	pool sync.Pool // *engine
 }
 
 // engine holds the states of one operation.
 type engine struct {
-	mac hash.Hash
-	enc cbc
-	dec cbc
-	sum [macSize]byte
+	block cipher.Block
+	mac   hash.Hash
+	enc   cbc
+	dec   cbc
+	sum   [macSize]byte
 }
 
 // cbc is a block mode whose start can be set anew.
@@ -97,19 +98,17 @@ type cbc interface {
 }
 
 // NewCrypticle prepares a key for use.
-func NewCrypticle(k Key) *Crypticle {
-	block, err := aes.NewCipher(k[:aesKeySize])
-	if err != nil {
-		panic("wire: AES refuses a key of 24 bytes: " + err.Error()) // can't be
-	}
-	return &Crypticle{block: block, macKey: append([]byte(nil), k[aesKeySize:]...)}
-}
+func NewCrypticle(k Key) *Crypticle { return &Crypticle{key: k} }
 
 func (c *Crypticle) engine() *engine {
 	if e, ok := c.pool.Get().(*engine); ok {
 		return e
 	}
-	return &engine{mac: hmac.New(sha256.New, c.macKey)}
+	block, err := aes.NewCipher(c.key[:aesKeySize])
+	if err != nil {
+		panic("wire: AES refuses a key of 24 bytes: " + err.Error()) // can't be
+	}
+	return &engine{block: block, mac: hmac.New(sha256.New, c.key[aesKeySize:])}
 }
 
 // tag returns the HMAC of b; the result lives in e.
@@ -119,9 +118,9 @@ func (e *engine) tag(b []byte) []byte {
 	return e.mac.Sum(e.sum[:0])
 }
 
-func (c *Crypticle) encrypt(e *engine, iv, b []byte) {
+func (e *engine) encrypt(iv, b []byte) {
 	if e.enc == nil {
-		m := cipher.NewCBCEncrypter(c.block, iv)
+		m := cipher.NewCBCEncrypter(e.block, iv)
 		if e.enc, _ = m.(cbc); e.enc == nil {
 			m.CryptBlocks(b, b)
 			return
@@ -132,9 +131,9 @@ func (c *Crypticle) encrypt(e *engine, iv, b []byte) {
 	e.enc.CryptBlocks(b, b)
 }
 
-func (c *Crypticle) decrypt(e *engine, iv, dst, src []byte) {
+func (e *engine) decrypt(iv, dst, src []byte) {
 	if e.dec == nil {
-		m := cipher.NewCBCDecrypter(c.block, iv)
+		m := cipher.NewCBCDecrypter(e.block, iv)
 		if e.dec, _ = m.(cbc); e.dec == nil {
 			m.CryptBlocks(dst, src)
 			return
@@ -170,7 +169,7 @@ func (c *Crypticle) finish(b []byte, start int) []byte {
 		b = append(b, byte(pad))
 	}
 	e := c.engine()
-	c.encrypt(e, b[start:start+ivSize], b[start+ivSize:])
+	e.encrypt(b[start:start+ivSize], b[start+ivSize:])
 	b = append(b, e.tag(b[start:])...)
 	c.pool.Put(e)
 	return b
@@ -292,7 +291,7 @@ func (c *Crypticle) open(b, buf []byte) (packed []byte, marked bool, err error) 
 	} else {
 		p = buf[ivSize : ivSize+len(ct)]
 	}
-	c.decrypt(e, iv, p, ct)
+	e.decrypt(iv, p, ct)
 	pad := int(p[len(p)-1])
 	if pad == 0 || pad > aes.BlockSize {
 		return nil, false, ErrAuthentication

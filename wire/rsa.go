@@ -128,7 +128,7 @@ type PublicKey struct {
 	key  *rsa.PublicKey
 	text string
 
-	token atomic.Pointer[[]byte] // the token that verified, which is the only one there is
+	token atomic.Pointer[[sha256.Size]byte] // SHA-256 of the token that verified, which is the only one there is
 }
 
 // ParsePublicKey reads a PEM public key, PKIX or PKCS#1. The text stays with the key, because Salt compares texts.
@@ -205,9 +205,10 @@ func (k *PublicKey) Encrypt(algo string, msg []byte) ([]byte, error) {
 const tokenText = "salt"
 
 // VerifyToken checks tok, which proves possession of the private key (see TokenSalt); a wrong one is ErrSignature. The
-// token of a key never changes, so the one that verified is kept and compared with.
+// token of a key never changes, so the sum of the one that verified is kept and compared with.
 func (k *PublicKey) VerifyToken(tok []byte) error {
-	if seen := k.token.Load(); seen != nil && subtle.ConstantTimeCompare(*seen, tok) == 1 {
+	sum := sha256.Sum256(tok)
+	if seen := k.token.Load(); seen != nil && subtle.ConstantTimeCompare(seen[:], sum[:]) == 1 {
 		return nil
 	}
 	msg, err := k.RecoverX931(tok)
@@ -217,7 +218,7 @@ func (k *PublicKey) VerifyToken(tok []byte) error {
 	if string(msg) != tokenText {
 		return fmt.Errorf("verify token: %w", ErrSignature)
 	}
-	kept := append([]byte(nil), tok...)
+	kept := sum // sum itself stays on the stack
 	k.token.Store(&kept)
 	return nil
 }

@@ -71,8 +71,8 @@ func (e *edition) matching(prefixes []string) []frames {
 type subscriber struct {
 	*link
 	server   *PubServer
-	topics   map[string]struct{} // the reader's own
-	prefixes []string            // under PubServer.mu: the topics that no other topic covers
+	topics   []string // the reader's own
+	prefixes []string // under PubServer.mu: the topics that no other topic covers
 
 	mu     sync.Mutex // after PubServer.mu; guards queue, taken, busy
 	queue  []frames
@@ -83,7 +83,7 @@ type subscriber struct {
 }
 
 func newSubscriber(l *link, server *PubServer) *subscriber {
-	return &subscriber{link: l, server: server, topics: make(map[string]struct{}, 2)}
+	return &subscriber{link: l, server: server}
 }
 
 // put queues copies while the bound allows and returns how many it took: the newest
@@ -156,17 +156,16 @@ func (s *subscriber) take(into []frames) []frames {
 // setTopic adds or removes one subscription and returns the prefixes that follow from
 // it: a topic that another one covers is none. Only the reader of s calls it.
 func (s *subscriber) setTopic(topic string, on bool) (prefixes []string, err error) {
-	if !on {
-		delete(s.topics, topic)
-	} else {
-		s.topics[topic] = struct{}{}
+	s.topics = slices.DeleteFunc(s.topics, func(t string) bool { return t == topic })
+	if on {
+		s.topics = append(s.topics, topic)
 		if len(s.topics) > maxTopics {
 			return nil, fmt.Errorf("more than %d subscriptions: %w", maxTopics, ErrTooLarge)
 		}
 	}
-	for t := range s.topics {
+	for _, t := range s.topics {
 		covered := false
-		for u := range s.topics {
+		for _, u := range s.topics {
 			covered = covered || u != t && strings.HasPrefix(t, u)
 		}
 		if !covered {
