@@ -356,6 +356,15 @@ func TestMeshNoticesLossAndReturn(t *testing.T) {
 	if l := a.mesh.Losses()[0]; l.Node != "b" || time.Since(l.At) > 5*time.Second {
 		t.Errorf("lost %v", l)
 	}
+	told := func(what string) {
+		t.Helper()
+		select {
+		case <-s.Lost():
+		case <-time.After(20 * time.Second):
+			t.Errorf("subscriber was not told of %s", what)
+		}
+	}
+	told("the loss")
 	// A master known to be broken is named, not waited for.
 	began := time.Now()
 	late := a.subscribe(t, "y")
@@ -365,6 +374,7 @@ func TestMeshNoticesLossAndReturn(t *testing.T) {
 	// A master that comes back is asked again for all that is wanted.
 	c.start("b")
 	waitFor(t, "b to be asked again", func() bool { return c.nodes["b"].bus.Wanted("x") && c.nodes["b"].bus.Wanted("y") })
+	told("what b may have fired meanwhile")
 	c.nodes["b"].bus.Fire("x/back", wire.Map{})
 	if e := receive(t, s); e.Tag != "x/back" {
 		t.Errorf("got %s", e.Tag)
@@ -375,6 +385,7 @@ func TestMeshNoticesLossAndReturn(t *testing.T) {
 	if l := a.mesh.Losses(); len(l) != 2 || l[1].Node != "b" {
 		t.Errorf("leaving is no loss: %v", l)
 	}
+	told("what b took with it")
 }
 
 // deaf takes connections and never answers, as a stopped process does.

@@ -83,13 +83,18 @@ func (l *link) stream(ctx context.Context) error {
 			}
 			if item.Dropped > dropped {
 				dropped = item.Dropped
+				m.mu.Lock()
 				m.missed()
+				m.mu.Unlock()
 			}
 			if item.Confirmed == 0 {
 				m.deliver(Event{Tag: item.Tag, Data: item.Data})
 				continue
 			}
 			m.mu.Lock()
+			if l.broken { // what it fired meanwhile did not come here
+				m.missed()
+			}
 			l.confirmed, l.lostNow, l.broken = item.Confirmed, false, false
 			m.signal()
 			m.mu.Unlock()
@@ -149,6 +154,7 @@ func (l *link) down(ctx context.Context) {
 	defer m.mu.Unlock()
 	if l.up && l.confirmed > 0 && ctx.Err() == nil {
 		m.lost(l.node)
+		m.missed()
 	}
 	l.up, l.broken, l.sent = false, true, nil
 	m.signal()

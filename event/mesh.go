@@ -116,6 +116,7 @@ func (m *Mesh) reconcile() {
 			// stream is found to be dead.
 			if l.up && l.confirmed > 0 {
 				m.lost(node)
+				m.missed()
 			}
 			l.cancel()
 			delete(m.links, node)
@@ -251,10 +252,8 @@ func (m *Mesh) deliver(e Event) {
 	}
 }
 
-// missed tells all subscribers here that another master dropped events on their way to this one.
+// missed tells all subscribers here that events of another master were lost on their way. The caller holds mu.
 func (m *Mesh) missed() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for s := range m.subs {
 		s.miss()
 	}

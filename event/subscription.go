@@ -55,7 +55,7 @@ func (s *Subscription) Close() {
 }
 
 // Lost gives a notice when events were lost since the last one: because this subscriber read too slowly, or because this master did not
-// take those of another one in time (then they may have been meant for other subscribers).
+// take those of another one in time, or lost its stream (then they may have been meant for other subscribers).
 func (s *Subscription) Lost() <-chan struct{} { return s.lost }
 
 // miss leaves a notice of loss.
