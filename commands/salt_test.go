@@ -24,7 +24,7 @@ func saltScenes() []scene {
 			salt("nosuch", "-d", "test.ping"),
 		}},
 		{name: "06_static", lines: []line{
-			salt("web-*", "test.ping", "--static", "--out=json").blocks(`^    "web-`).mask(`true,`, "true"),
+			salt("web-*", "test.ping", "--static", "--out=json").blocks(`^    "web-`).mask(`true,`, "true").mask(`(?m)^}$`, ""),
 			salt("web-a", "cmd.run", "exit 3", "--static", "--out=json"),
 			salt("web-a", "test.ping", "-s"),
 			salt("web-a", "test.ping", "-s", "--out=txt"),
