@@ -40,6 +40,7 @@ var rooms = map[string]room{
 	"pillar":              {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pyregex", "internal/pytext", "internal/yaml11", "modules", "render", "target", "wire"}, "pillars are made of files and functions that are asked through interfaces"},
 	"event":               {[]string{"wire"}, "the bus knows tags, not what they mean"},
 	"target":              {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "matchers are functions of what a Source says"},
+	"ringstore/ringtest":  {[]string{"hashring", "ringstore"}, "the stores of tests"},
 	"target/targettest":   {[]string{"target", "wire"}, "the world of tests"},
 	"jobcache":            {[]string{"ringstore", "wire"}, "typed records; Pebble and RPC are the ring store's"},
 	"miniondata":          {[]string{"ringstore", "target", "wire"}, "typed records; Pebble and RPC are the ring store's"},

@@ -10,23 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"clustermaster/hashring"
 	"clustermaster/ringstore"
+	"clustermaster/ringstore/ringtest"
 	"clustermaster/wire"
-
-	"google.golang.org/grpc"
 )
-
-// alone is a cluster of one.
-type alone struct{ ring *hashring.Ring }
-
-func (a alone) Self() string         { return "m1/a" }
-func (a alone) Ring() *hashring.Ring { return a.ring }
-func (a alone) Conn(node string) (grpc.ClientConnInterface, error) {
-	return nil, fmt.Errorf("no way to %s", node)
-}
-func (a alone) Alive(string) bool { return false }
-func (a alone) Members() []string { return []string{"m1/a"} }
 
 type setup struct {
 	*Cache
@@ -40,15 +27,7 @@ func open(t *testing.T, keep int) *setup {
 	t.Helper()
 	s := &setup{now: time.Date(2026, 11, 21, 9, 38, 25, 0, time.UTC)}
 	clock := func() time.Time { return s.now }
-	store, err := ringstore.Open(t.TempDir(), alone{hashring.New([]string{"m1/a"}, 256, 3, 1)}, ringstore.Options{Now: clock}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	store := ringtest.Alone(t, ringstore.Options{Now: clock})
 	s.store, s.Cache = store, New(store, keep, nil)
 	s.Cache.now = clock
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

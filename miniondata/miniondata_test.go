@@ -9,38 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/hashring"
 	"clustermaster/ringstore"
+	"clustermaster/ringstore/ringtest"
 	"clustermaster/target"
 	"clustermaster/wire"
-
-	"google.golang.org/grpc"
 )
-
-// alone is a cluster of one.
-type alone struct{ ring *hashring.Ring }
-
-func (a alone) Self() string         { return "m1/a" }
-func (a alone) Ring() *hashring.Ring { return a.ring }
-func (a alone) Conn(node string) (grpc.ClientConnInterface, error) {
-	return nil, fmt.Errorf("no way to %s", node)
-}
-func (a alone) Alive(string) bool { return false }
-func (a alone) Members() []string { return []string{"m1/a"} }
 
 var compilers = map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: Questions{}}
 
 func open(t *testing.T) (*Data, context.Context) {
 	t.Helper()
-	store, err := ringstore.Open(t.TempDir(), alone{hashring.New([]string{"m1/a"}, 256, 3, 1)}, ringstore.Options{Compilers: compilers}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	store := ringtest.Alone(t, ringstore.Options{Compilers: compilers})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return New(store, nil), ctx
