@@ -36,33 +36,6 @@ func (s *Server) admit(ctx context.Context, method string) (leave func(), err er
 // maxCalls bounds the calls of one user at a time.
 const maxCalls = 64
 
-// calls counts the running calls of users.
-type calls struct {
-	mu    sync.Mutex // guards byUID
-	byUID map[uint32]int
-}
-
-func (c *calls) enter(uid uint32) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byUID == nil {
-		c.byUID = make(map[uint32]int)
-	}
-	if c.byUID[uid] >= maxCalls {
-		return false
-	}
-	c.byUID[uid]++
-	return true
-}
-
-func (c *calls) leave(uid uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byUID[uid]--; c.byUID[uid] == 0 {
-		delete(c.byUID, uid)
-	}
-}
-
 // orderer tells in whose name a caller orders functions, and with which rights; nil are all. refusal is not empty if the order is
 // refused. Root and the master's user may name another one; nobody else is believed.
 func (s *Server) orderer(ctx context.Context, claimed string, funs []string) (user string, rights *acl.Rights, refusal string) {

@@ -231,7 +231,7 @@ func TestSudoers(t *testing.T) {
 
 func TestCallsOfOneUserAreBounded(t *testing.T) {
 	t.Parallel()
-	var c calls
+	c := perUser{each: maxCalls}
 	for i := range maxCalls {
 		if !c.enter(7) {
 			t.Fatalf("call %d is refused", i)

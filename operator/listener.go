@@ -33,14 +33,11 @@ type listener struct {
 	net.Listener
 	slots chan struct{}
 	done  chan struct{}
-
-	mu    sync.Mutex // guards the rest
-	users int
-	byUID map[uint32]int
+	users perUser
 }
 
 func listen(ln net.Listener) *listener {
-	return &listener{Listener: ln, slots: make(chan struct{}, maxConnections), done: make(chan struct{}), byUID: make(map[uint32]int)}
+	return &listener{Listener: ln, slots: make(chan struct{}, maxConnections), done: make(chan struct{}), users: perUser{each: maxOfOneUser, all: maxOfUsers}}
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -77,24 +74,15 @@ func (l *listener) admit(c net.Conn) (*callerConn, error) {
 	if caller.super() {
 		return &callerConn{UnixConn: uc, caller: caller, free: func() { <-l.slots }}, nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.users >= maxOfUsers || l.byUID[caller.UID] >= maxOfOneUser {
+	if !l.users.enter(caller.UID) {
 		return nil, errTooMany
 	}
-	l.users++
-	l.byUID[caller.UID]++
 	return &callerConn{UnixConn: uc, caller: caller, free: func() { l.leave(caller.UID) }}, nil
 }
 
 func (l *listener) leave(uid uint32) {
 	<-l.slots
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.users--
-	if l.byUID[uid]--; l.byUID[uid] == 0 {
-		delete(l.byUID, uid)
-	}
+	l.users.leave(uid)
 }
 
 func (l *listener) Close() error {

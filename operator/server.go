@@ -85,7 +85,7 @@ type Server struct {
 	path   string
 	ln     net.Listener
 	claims claims
-	calls  calls
+	calls  perUser
 }
 
 // Listen binds sockDir/clustermaster.sock for the user of this process, and with
@@ -115,7 +115,7 @@ func Listen(sockDir string, deps Deps) (*Server, error) {
 			return nil, err
 		}
 	}
-	return &Server{deps: deps, log: deps.Log.With("component", "operator"), path: path, ln: ln}, nil
+	return &Server{deps: deps, log: deps.Log.With("component", "operator"), path: path, ln: ln, calls: perUser{each: maxCalls}}, nil
 }
 
 // openTo lets all users reach a socket; who they are is asked of the kernel, and what they may is acl's.
