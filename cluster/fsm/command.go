@@ -182,6 +182,8 @@ func newCommand(op Op) Command {
 		return new(Once)
 	case OpSetRootsHead:
 		return new(SetRootsHead)
+	case OpSetUserKeys:
+		return new(SetUserKeys)
 	case OpNoop:
 		return new(Noop)
 	}
@@ -227,7 +229,7 @@ type Change struct {
 	Keys    []KeyChange // keys that changed
 	Added   []Member    // members added or updated
 	Removed []Member    // members that are none any more
-	Secrets bool        // AES, session, join or cluster key changed
+	Secrets bool        // AES, session, join or cluster key, or those of users changed
 	Ring    bool        // the ring changed
 	Roots   bool        // a head of the roots changed
 	// Restored says that the whole state was replaced by a snapshot: compare everything.

@@ -27,6 +27,7 @@ const (
 	recordPart   record = 8 // of a restore under way
 
 	recordRootsHead record = 32
+	recordUserKey   record = 48
 )
 
 // scalars is the part of the state that there is once.
@@ -57,6 +58,8 @@ type Snapshot struct {
 	roots   map[uint8]RootsHead
 	done    []doneOnce
 	parts   []RestorePart
+
+	userKeys map[string]string
 }
 
 // Snapshot copies the state: cheap, in memory.
@@ -76,6 +79,8 @@ func (s *State) Snapshot() *Snapshot {
 		roots:   maps.Clone(s.roots),
 		done:    s.done,
 		parts:   s.parts,
+
+		userKeys: s.userKeys,
 	}
 }
 
@@ -119,6 +124,9 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	for i := range sn.parts {
 		put(recordPart, &sn.parts[i])
 	}
+	for _, user := range sortedNames(sn.userKeys) {
+		put(recordUserKey, &UserKey{user, sn.userKeys[user]})
+	}
 	put(recordEnd, records)
 	if err == nil {
 		err = buf.Flush()
@@ -141,7 +149,7 @@ func (s *State) Restore(r io.Reader) error {
 	s.cluster, s.ring, s.aes, s.session = next.cluster, next.ring, next.aes, next.session
 	s.members, s.bySPKI, s.bars = next.members, next.bySPKI, next.bars
 	s.keys, s.denied, s.deniedN, s.unvetted = next.keys, next.denied, next.deniedN, next.unvetted
-	s.roots, s.done, s.parts = next.roots, next.done, next.parts
+	s.roots, s.done, s.parts, s.userKeys = next.roots, next.done, next.parts, next.userKeys
 	return nil
 }
 
@@ -242,6 +250,11 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 		var p RestorePart
 		if decode(&p) {
 			s.parts = append(s.parts, p)
+		}
+	case recordUserKey:
+		var k UserKey
+		if decode(&k) {
+			s.userKeys[k.User] = k.Key
 		}
 	case recordEnd:
 		var records uint64

@@ -29,6 +29,7 @@ type State struct {
 	done     []doneOnce          // oldest first
 	roots    map[uint8]RootsHead // by tree
 	parts    []RestorePart       // of the restore under way, by number
+	userKeys map[string]string   // by user; never changed in place
 }
 
 // Cluster is what is fixed when a cluster is founded. The zero value means: not founded.
@@ -50,6 +51,8 @@ func New() *State {
 		keys:    make(map[string]*Key),
 		denied:  make(map[string][]Denied),
 		roots:   make(map[uint8]RootsHead),
+
+		userKeys: make(map[string]string),
 	}
 }
 
