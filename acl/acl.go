@@ -2,6 +2,7 @@ package acl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,6 +106,40 @@ func (r *Rules) OfSudo(user string) (rights *Rights, counts bool) {
 		return nil, false
 	}
 	return r.Of(name), true
+}
+
+// Caller is who gives an order.
+type Caller struct {
+	Name  string // the user that he was proved to be
+	Super bool   // root, or the master's own user
+}
+
+// The refusals of Orderer. Their texts are Salt's.
+var (
+	ErrBlacklisted = errors.New(NotAuthorized)    // publisher_acl_blacklist has the user or a function
+	ErrNoRights    = errors.New(NotAuthenticated) // publisher_acl has nothing for the user
+)
+
+// Orderer tells in whose name a caller orders functions, and with which rights; nil are all. Root and the master's user may claim to be
+// somebody else; nobody else is believed.
+func (r *Rules) Orderer(c Caller, claimed string, funs []string) (user string, rights *Rights, err error) {
+	user = c.Name
+	sudo := false
+	if c.Super {
+		if claimed != "" {
+			user = claimed
+		}
+		rights, sudo = r.OfSudo(user)
+	} else {
+		rights = r.Of(user)
+	}
+	switch {
+	case r.Blocked(user, funs):
+		return user, nil, ErrBlacklisted
+	case rights == nil && (sudo || !c.Super):
+		return user, nil, ErrNoRights
+	}
+	return user, rights, nil
 }
 
 // Of returns what publisher_acl gives to a user, nil if nothing.

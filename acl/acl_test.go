@@ -273,3 +273,56 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("no function: %v, %v", ok, err)
 	}
 }
+
+// TestOrderer is the table of who may order in whose name, whatever way he came.
+func TestOrderer(t *testing.T) {
+	t.Parallel()
+	root, carol, dave := acl.Caller{Name: "root", Super: true}, acl.Caller{Name: "carol"}, acl.Caller{Name: "dave"}
+	all, some, none := "all", "some", ""
+	for _, tt := range []struct {
+		name    string
+		sudo    bool
+		caller  acl.Caller
+		claimed string
+		fun     string
+		user    string
+		rights  string
+		err     error
+	}{
+		{"root", false, root, "", "cmd.run", "root", all, nil},
+		{"root as himself", false, root, "root", "cmd.run", "root", all, nil},
+		{"root as a user", false, root, "carol", "cmd.run", "carol", all, nil},
+		{"root for a sudoer", false, root, "sudo_carol", "cmd.run", "sudo_carol", all, nil},
+		{"sudo_acl counts", true, root, "sudo_carol", "cmd.run", "sudo_carol", some, nil},
+		{"sudo_acl for one without rights", true, root, "sudo_mallory", "cmd.run", "sudo_mallory", none, acl.ErrNoRights},
+		{"a user", false, carol, "", "cmd.run", "carol", some, nil},
+		{"a user as himself", false, carol, "carol", "cmd.run", "carol", some, nil},
+		{"a user as root", false, carol, "root", "cmd.run", "carol", some, nil},
+		{"a user for a sudoer", true, carol, "sudo_root", "cmd.run", "carol", some, nil},
+		{"a user without rights", false, dave, "", "test.ping", "dave", none, acl.ErrNoRights},
+		{"a user without rights as one with some", false, dave, "carol", "test.ping", "dave", none, acl.ErrNoRights},
+		{"a function on the blacklist, for root", false, root, "", "cmd.script", "root", none, acl.ErrBlacklisted},
+		{"a user on the blacklist", false, acl.Caller{Name: "eve"}, "", "test.ping", "eve", none, acl.ErrBlacklisted},
+		{"root as a user on the blacklist", false, root, "eve", "test.ping", "eve", none, acl.ErrBlacklisted},
+	} {
+		rules, err := acl.New(acl.Options{
+			PublisherACL: wire.Map{{Key: "carol", Value: []any{"test.*"}}},
+			Blacklist:    wire.Map{{Key: "users", Value: []any{"eve"}}, {Key: "modules", Value: []any{"cmd.script*"}}},
+			SudoACL:      tt.sudo,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		user, rights, err := rules.Orderer(tt.caller, tt.claimed, []string{"test.ping", tt.fun})
+		got := none
+		switch {
+		case rights != nil:
+			got = some
+		case err == nil:
+			got = all
+		}
+		if user != tt.user || got != tt.rights || !errors.Is(err, tt.err) {
+			t.Errorf("%s: %s with rights %q and %v, want %s with %q and %v", tt.name, user, got, err, tt.user, tt.rights, tt.err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 
@@ -37,28 +38,19 @@ func (s *Server) admit(ctx context.Context, method string) (leave func(), err er
 const maxCalls = 64
 
 // orderer tells in whose name a caller orders functions, and with which rights; nil are all. refusal is not empty if the order is
-// refused. Root and the master's user may name another one; nobody else is believed.
+// refused.
 func (s *Server) orderer(ctx context.Context, claimed string, funs []string) (user string, rights *acl.Rights, refusal string) {
 	c, _ := callerOf(ctx)
-	user = c.Name
-	sudo := false
-	if c.super() {
-		if claimed != "" {
-			user = claimed
-		}
-		rights, sudo = s.deps.ACL.OfSudo(user)
-	} else {
-		rights = s.deps.ACL.Of(user)
+	user, rights, err := s.deps.ACL.Orderer(acl.Caller{Name: c.Name, Super: c.super()}, claimed, funs)
+	if err == nil {
+		return user, rights, ""
 	}
-	switch {
-	case s.deps.ACL.Blocked(user, funs):
-		s.log.Warn("order refused by publisher_acl_blacklist", "user", user, "fun", funs)
-		return user, nil, acl.NotAuthorized
-	case rights == nil && (sudo || !c.super()):
-		s.log.Warn("order refused: publisher_acl has nothing for this user", "user", user, "fun", funs)
-		return user, nil, acl.NotAuthenticated
+	why := "publisher_acl has nothing for this user"
+	if errors.Is(err, acl.ErrBlacklisted) {
+		why = "publisher_acl_blacklist"
 	}
-	return user, rights, ""
+	s.log.Warn("order refused", "reason", why, "user", user, "fun", funs)
+	return user, nil, err.Error()
 }
 
 // maxClaims bounds the jobs of users that are on their way; the oldest is forgotten.
