@@ -33,7 +33,7 @@ var rooms = map[string]room{
 	"operator":            {[]string{"acl", "gather", "wire"}, "the socket translates; it neither renders nor decides"},
 	"acl":                 {[]string{"internal/pytext", "target", "wire"}, "rights are functions of the options; who calls is told"},
 	"master":              {[]string{"acl", "cluster", "event", "internal/pytext", "internal/yaml11", "jobcache", "keystore", "target", "wire"}, "request handlers know neither how bytes travel nor where data lies"},
-	"gather":              {[]string{"wire"}, "the algorithm reaches a master through an interface"},
+	"gather":              {[]string{"internal/pytext", "wire"}, "the algorithm reaches a master through an interface"},
 	"render":              {[]string{"internal/yaml11", "wire"}, "templates ask their Host; the room knows no files and no minions"},
 	"fileserver":          {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "files know no minions and no peers"},
 	"modules":             {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pytext", "internal/yaml11", "target", "wire"}, "functions ask everything else through interfaces"},

@@ -126,21 +126,6 @@ func TestCompound(t *testing.T) {
 	}
 }
 
-func TestBatchSize(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		spec string
-		n    int
-		want int
-	}{{"3", 10, 3}, {"0", 10, 1}, {"50%", 3, 1}, {"10%", 3, 1}, {"100%", 7, 7}, {"25%", 8, 2}, {"%50", 4, 2}, {"foo", 3, 0}, {"x%", 3, 0}}
-	for _, tt := range tests {
-		got, err := batchSize(tt.spec, tt.n)
-		if got != tt.want || (err != nil) != (tt.want == 0) {
-			t.Errorf("batchSize(%q, %d) = %d, %v; want %d", tt.spec, tt.n, got, err, tt.want)
-		}
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add("-vt5\x00--out=json\x00--\x00-x")
 	f.Fuzz(func(t *testing.T, line string) {

@@ -23,7 +23,7 @@ func (r *saltRun) gather(ctx context.Context) int {
 	seen := make(map[string]answered)
 	var failure error
 	summary, err := gather.Run(ctx, &announced{Daemon: r.daemon, run: r}, r.job, r.wait, func(id string, ret gather.Return) {
-		code := retcode(ret.Retcode)
+		code := ret.Code()
 		seen[id] = answered{failed: code != 0}
 		failed = failed || code != 0
 		if err := r.show(id, ret, code); err != nil && failure == nil {
@@ -112,34 +112,6 @@ func unpacked(raw wire.Raw) (any, error) {
 		return nil, nil
 	}
 	return raw.Unpack()
-}
-
-// retcode is the exit code of a return: the highest one if several functions ran.
-func retcode(raw wire.Raw) int {
-	v, err := unpacked(raw)
-	if err != nil {
-		return 0
-	}
-	if m, ok := v.(wire.Map); ok {
-		highest := 0
-		for _, p := range m {
-			highest = max(highest, number(p.Value))
-		}
-		return highest
-	}
-	return number(v)
-}
-
-func number(v any) int {
-	switch x := v.(type) {
-	case int64:
-		return int(x)
-	case bool:
-		if x {
-			return 1
-		}
-	}
-	return 0
 }
 
 func (r *saltRun) summary(seen map[string]answered) {

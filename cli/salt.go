@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sort"
 	"strings"
 	"time"
 	"unicode"
@@ -378,25 +377,12 @@ func (r *saltRun) sent(p gather.Published) bool {
 
 // subset asks who has the function, and runs it on some of them.
 func (r *saltRun) subset(ctx context.Context) int {
-	probe := r.job
-	probe.Fun, probe.Arg, probe.Ret = "sys.list_functions", nil, ""
 	fun, _ := r.job.Fun.(string)
-	var having []string
-	summary, err := gather.Run(ctx, r.daemon, probe, r.wait, func(id string, ret gather.Return) {
-		value, _ := ret.Return.Unpack()
-		list, _ := value.([]any)
-		for _, f := range list {
-			if f == fun {
-				having = append(having, id)
-				return
-			}
-		}
-	})
+	having, summary, err := gather.Having(ctx, r.daemon, r.job, r.wait, fun)
 	if err != nil {
 		return r.stopped(ctx, summary.JID, err)
 	}
 	r.covered(summary.Incomplete)
-	sort.Strings(having)
 	rand.Shuffle(len(having), func(i, j int) { having[i], having[j] = having[j], having[i] })
 	r.job.Tgt, r.job.TgtType = having[:min(len(having), r.v.integer("subset", 0))], "list"
 	return r.gather(ctx)

@@ -45,6 +45,37 @@ type Return struct {
 	Out     string
 }
 
+// Code is the return code: 0 if the minion sent none, and for several functions the highest. One that can't be read counts as a failure.
+func (r Return) Code() int {
+	if len(r.Retcode) == 0 {
+		return 0
+	}
+	v, err := r.Retcode.Unpack()
+	if err != nil {
+		return 1
+	}
+	if m, ok := v.(wire.Map); ok {
+		highest := 0
+		for _, p := range m {
+			highest = max(highest, code(p.Value))
+		}
+		return highest
+	}
+	return code(v)
+}
+
+func code(v any) int {
+	switch x := v.(type) {
+	case int64:
+		return int(x)
+	case bool:
+		if x {
+			return 1
+		}
+	}
+	return 0
+}
+
 // Event is an event of the cluster's bus.
 type Event struct {
 	Tag  string

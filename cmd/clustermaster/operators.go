@@ -211,33 +211,10 @@ func (t *operators) Ask(ctx context.Context, a runner.Ask) (runner.Answers, erro
 		if err != nil {
 			v = nil
 		}
-		out.Returned[id] = runner.Answer{Return: v, Retcode: retcodeOf(ret.Retcode)}
+		out.Returned[id] = runner.Answer{Return: v, Retcode: ret.Code()}
 	})
 	out.JID, out.Minions, out.Incomplete = summary.JID, summary.Minions, summary.Incomplete
 	return out, err
-}
-
-// retcodeOf reads a return code: a number, or for several functions the highest.
-func retcodeOf(packed wire.Raw) int {
-	if len(packed) == 0 {
-		return 0
-	}
-	v, err := wire.Unpack(packed)
-	if err != nil {
-		return 1
-	}
-	code := 0
-	switch x := v.(type) {
-	case int64:
-		code = int(x)
-	case wire.Map:
-		for _, p := range x {
-			if n, ok := p.Value.(int64); ok {
-				code = max(code, int(n))
-			}
-		}
-	}
-	return code
 }
 
 // Watch implements runner.Watcher.

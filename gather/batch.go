@@ -1,0 +1,224 @@
+package gather
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// A Batch runs a job on the minions that answer a ping, on a window of them that slides on as they return, as Salt's batch does. All parts of the
+// job have one jid. The functions are called from Run's goroutine; one that is nil is left out.
+type Batch struct {
+	Job      Publish       // its JID may be empty
+	Size     string        // of the window: a number of minions, or of percent of those that answered, as 25%
+	Wait     time.Duration // after a return, before its place in the window is free
+	Failhard bool          // end at the first return that failed
+	Options  Options
+
+	OnPing   func(Summary)             // of the ping, before anything runs
+	OnSlice  func(ids []string)        // the window slid on to these
+	OnReturn func(id string, r Return) // one minion returned
+	OnSilent func(id string)           // one that answered the ping did not return
+}
+
+// BatchSummary is how a batch ended.
+type BatchSummary struct {
+	JID    string // "" if nobody answered the ping
+	Live   int    // minions that answered it
+	Halted bool   // by Failhard
+}
+
+// happening is what a slice of the batch tells the loop.
+type happening struct {
+	id    string
+	ret   Return
+	ended bool     // a slice is over; lost are those of it that never returned
+	lost  []string //
+	err   error
+}
+
+// Run runs the batch to its end. The error is that of a Size that can't be read, of publishing, or ctx's.
+func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
+	minions, err := b.ping(ctx, m)
+	if err != nil || len(minions) == 0 {
+		return s, err
+	}
+	s.Live = len(minions)
+	width, err := batchSize(b.Size, len(minions))
+	if err != nil {
+		return s, err
+	}
+	if s.JID = b.Job.JID; s.JID == "" {
+		s.JID = wire.JID(time.Now())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	happenings := make(chan happening)
+	slices, active := 0, make(map[string]bool)
+	defer func() { // wait for every slice, whatever ended the loop
+		cancel()
+		for slices > 0 {
+			if h := <-happenings; h.ended {
+				slices--
+			}
+		}
+	}()
+	var arrived *happening // a return is handed on after the window slid on, as in Salt
+	free := time.NewTimer(0)
+	defer free.Stop()
+	held := []time.Time{} // places that are free from then on
+	for len(minions) > 0 || len(active) > 0 || arrived != nil {
+		now := time.Now()
+		held = later(held, now)
+		if n := min(width-len(active)-len(held), len(minions)); n > 0 {
+			slice := minions[:n:n]
+			minions = minions[n:]
+			for _, id := range slice {
+				active[id] = true
+			}
+			if b.OnSlice != nil {
+				b.OnSlice(slice)
+			}
+			slices++
+			go b.slice(ctx, m, s.JID, slice, happenings)
+		}
+		if arrived != nil {
+			b.give(*arrived)
+			arrived = nil
+			continue
+		}
+		if len(held) > 0 {
+			free.Reset(held[0].Sub(now))
+		}
+		select {
+		case <-ctx.Done():
+			return s, ctx.Err()
+		case <-free.C:
+		case h := <-happenings:
+			if h.ended {
+				slices--
+				if h.err != nil {
+					return s, h.err
+				}
+				for _, id := range h.lost {
+					delete(active, id)
+					if b.OnSilent != nil {
+						b.OnSilent(id)
+					}
+				}
+				continue
+			}
+			delete(active, h.id)
+			if b.Wait > 0 {
+				held = append(held, time.Now().Add(b.Wait))
+			}
+			if b.Failhard && h.ret.Code() != 0 {
+				s.Halted = true
+				b.give(h)
+				return s, nil
+			}
+			arrived = &h
+		}
+	}
+	return s, nil
+}
+
+func (b *Batch) give(h happening) {
+	if b.OnReturn != nil {
+		b.OnReturn(h.id, h.ret)
+	}
+}
+
+func later(times []time.Time, now time.Time) []time.Time {
+	for len(times) > 0 && !times[0].After(now) {
+		times = times[1:]
+	}
+	return times
+}
+
+// slice runs the job on some minions and tells of each return, then of the end.
+func (b *Batch) slice(ctx context.Context, m Master, jid string, ids []string, tell chan<- happening) {
+	job := b.Job
+	job.Tgt, job.TgtType, job.JID = ids, "list", jid
+	mine := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		mine[id] = true
+	}
+	summary, err := Run(ctx, m, job, b.Options, func(id string, ret Return) {
+		if mine[id] { // all slices share the jid
+			mine[id] = false
+			tell <- happening{id: id, ret: ret}
+		}
+	})
+	if err == nil && summary.Error != "" {
+		err = fmt.Errorf("publish to %s: %s", strings.Join(ids, ", "), summary.Error)
+	}
+	h := happening{ended: true, err: err}
+	for _, id := range ids {
+		if mine[id] {
+			h.lost = append(h.lost, id)
+		}
+	}
+	tell <- h
+}
+
+// ping finds the minions that answer, sorted.
+func (b *Batch) ping(ctx context.Context, m Master) ([]string, error) {
+	job := b.Job
+	job.Fun, job.Arg, job.Ret, job.JID = "test.ping", nil, "", ""
+	job.Kwargs = job.Kwargs.Without("metadata", "ret_config", "ret_kwargs", "module_executors", "executor_opts", "start_event")
+	var live []string
+	summary, err := Run(ctx, m, job, b.Options, func(id string, _ Return) { live = append(live, id) })
+	if err != nil {
+		return nil, err
+	}
+	if b.OnPing != nil {
+		b.OnPing(summary)
+	}
+	sort.Strings(live)
+	return live, nil
+}
+
+// Having asks the minions of a job's target which functions they have, and returns those that have fun, sorted.
+func Having(ctx context.Context, m Master, job Publish, o Options, fun string) (ids []string, s Summary, err error) {
+	job.Fun, job.Arg, job.Ret, job.JID = "sys.list_functions", nil, "", ""
+	s, err = Run(ctx, m, job, o, func(id string, ret Return) {
+		value, _ := ret.Return.Unpack()
+		list, _ := value.([]any)
+		for _, f := range list {
+			if f == fun {
+				ids = append(ids, id)
+				return
+			}
+		}
+	})
+	sort.Strings(ids)
+	return ids, s, err
+}
+
+// batchSize reads a number of minions or a percentage of n: rounded up below one, down above.
+func batchSize(spec string, n int) (int, error) {
+	bad := fmt.Errorf("Invalid batch specification %s: must be an integer or percentage string like '10' or '25%%'.", pytext.Repr(spec)) //nolint:staticcheck // Salt's text
+	if strings.Contains(spec, "%") {
+		percent, err := strconv.ParseFloat(strings.TrimSpace(strings.Trim(spec, "%")), 64)
+		if err != nil || math.IsNaN(percent) || math.IsInf(percent, 0) {
+			return 0, bad
+		}
+		size := percent / 100 * float64(n)
+		if size < 1 {
+			return max(1, int(math.Ceil(size))), nil
+		}
+		return int(math.Min(size, math.MaxInt32)), nil
+	}
+	size, ok := pytext.ParseInt(spec)
+	if !ok {
+		return 0, bad
+	}
+	return max(1, size), nil
+}

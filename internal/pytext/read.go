@@ -1,0 +1,20 @@
+package pytext
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+var integer = regexp.MustCompile(`^[+-]?[0-9]+(_[0-9]+)*$`)
+
+// ParseInt is Python's int(s) of a text: decimal, with blanks around it and single underscores between digits. It reports false for what is none,
+// and for what does not fit.
+func ParseInt(s string) (int, bool) {
+	s = strings.TrimSpace(s)
+	if !integer.MatchString(s) {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.ReplaceAll(s, "_", ""))
+	return n, err == nil
+}
