@@ -15,7 +15,7 @@ import (
 const (
 	gatherLimit = 15 * time.Second
 	fastLimit   = 10 * time.Second
-	// What starting the command and two busy cores may add.
+	// What starting the command may add.
 	slack = 2 * time.Second
 	// Idle limit of the balancer in these tests, above the masters' PING interval.
 	idleLimit = 15 * time.Second

@@ -139,17 +139,17 @@ func (p *Process) Freeze(t testing.TB) { t.Helper(); p.Signal(t, syscall.SIGSTOP
 // Thaw lets a frozen process go on.
 func (p *Process) Thaw(t testing.TB) { t.Helper(); p.Signal(t, syscall.SIGCONT) }
 
-// Stop asks the process to end and returns its exit code and how long it took.
+// Stop asks the process to end and returns its exit code and how long it took, by a stopwatch.
 func (p *Process) Stop(t testing.TB, limit time.Duration) (code int, took time.Duration) {
 	t.Helper()
-	start := time.Now()
+	watch := startWatch()
 	p.Signal(t, syscall.SIGTERM)
 	code, err := p.Wait(limit)
 	if err != nil {
 		t.Error(err)
 		p.Kill(t)
 	}
-	return code, time.Since(start)
+	return code, watch.took()
 }
 
 // End ends the process whatever its state is, and what it left in its group.
@@ -180,7 +180,7 @@ type Result struct {
 	Command        string
 	Stdout, Stderr string
 	Code           int
-	Took           time.Duration
+	Took           time.Duration // by a stopwatch
 }
 
 func (r Result) String() string {
@@ -207,7 +207,7 @@ func run(path string, args ...string) (Result, error) {
 	cmd.Stdin = strings.NewReader("")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second
-	start := time.Now()
+	watch := startWatch()
 	if err := cmd.Start(); err != nil {
 		return Result{}, fmt.Errorf("run %s: %w", path, err)
 	}
@@ -215,7 +215,7 @@ func run(path string, args ...string) (Result, error) {
 	timer := time.AfterFunc(commandLimit, func() { _ = syscall.Kill(-pid, syscall.SIGKILL) })
 	err := cmd.Wait()
 	timer.Stop()
-	r := Result{Command: strings.Join(append([]string{path}, args...), " "), Stdout: stdout.String(), Stderr: stderr.String(), Took: time.Since(start)}
+	r := Result{Command: strings.Join(append([]string{path}, args...), " "), Stdout: stdout.String(), Stderr: stderr.String(), Took: watch.took()}
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit):

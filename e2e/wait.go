@@ -6,18 +6,18 @@ import (
 )
 
 // Eventually calls check until it gives nil, and fails the test if that doesn't
-// happen in time. It returns how long it took.
+// happen in time, as a stopwatch counts it. It returns how long it took.
 func Eventually(t testing.TB, limit time.Duration, what string, check func() error) time.Duration {
 	t.Helper()
-	start := time.Now()
+	watch := startWatch()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		err := check()
 		if err == nil {
-			return time.Since(start)
+			return watch.took()
 		}
-		if time.Since(start) > limit {
+		if watch.took() > limit {
 			t.Fatalf("%s: not after %v: %v", what, limit, err)
 		}
 		<-tick.C
