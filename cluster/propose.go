@@ -32,8 +32,8 @@ var errElsewhere = errors.New("not the leader")
 // Propose applies a command on the cluster, through the leader wherever it is, and returns when it is applied here
 // too: with what it did and its index. A refusal by the state is in the Result, not an error.
 //
-// A connection or a leader lost on the way makes it try again until ctx ends (10 s at most). Operators' changes of keys
-// and members happen once all the same and give their first Result; a repeat of any other command does no harm.
+// A connection or a leader lost on the way makes it try again until ctx ends (10 s at most). Operators' changes of keys,
+// members and reactors and claims of scheduled runs happen once all the same and give their first Result; a repeat of any other command does no harm.
 // Without a quorum it gives up early with a *NoQuorumError.
 func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error) {
 	entry, err := encodeOnce(c)
@@ -67,7 +67,7 @@ func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, 
 // between, and its second result would say that nothing had changed.
 func encodeOnce(c fsm.Command) ([]byte, error) {
 	switch c.(type) {
-	case *fsm.ChangeKeys, *fsm.MarkMember, *fsm.RemoveMember, *fsm.AllowMember, *fsm.Restore:
+	case *fsm.ChangeKeys, *fsm.MarkMember, *fsm.RemoveMember, *fsm.AllowMember, *fsm.Restore, *fsm.ChangeReactor, *fsm.ClaimRun:
 		token := make([]byte, 16)
 		if _, err := rand.Read(token); err != nil {
 			return nil, err

@@ -184,6 +184,12 @@ func newCommand(op Op) Command {
 		return new(SetRootsHead)
 	case OpSetUserKeys:
 		return new(SetUserKeys)
+	case OpChangeReactor:
+		return new(ChangeReactor)
+	case OpClaimRun:
+		return new(ClaimRun)
+	case OpClearRuns:
+		return new(ClearRuns)
 	case OpNoop:
 		return new(Noop)
 	}
@@ -205,6 +211,7 @@ const (
 	RefusedNotMember  Refusal = "not-member"
 	RefusedStale      Refusal = "stale" // made from an older state than the current one
 	RefusedInvalid    Refusal = "invalid"
+	RefusedFull       Refusal = "full" // as many as may be are there
 )
 
 // Result is what a command did, equal on every master.
@@ -214,7 +221,7 @@ type Result struct {
 	Act string `msgpack:"act,omitempty"`
 	// Keys lists the keys that changed: the new record, with From the state before. A deleted key has KeyUnknown.
 	Keys []KeyChange `msgpack:"keys,omitempty"`
-	// Epoch is the epoch that StageAES, StageSession or SetRing made, or the number of SetRootsHead's head.
+	// Epoch is the epoch that StageAES, StageSession or SetRing made, the number of SetRootsHead's head, or ClaimRun's turn.
 	Epoch uint64 `msgpack:"epoch,omitempty"`
 	// Changed says that the state differs from before.
 	Changed bool `msgpack:"changed,omitempty"`
@@ -232,6 +239,8 @@ type Change struct {
 	Secrets bool        // AES, session, join or cluster key, or those of users changed
 	Ring    bool        // the ring changed
 	Roots   bool        // a head of the roots changed
+	// Reactors says that what operators changed of the option reactor is another.
+	Reactors bool
 	// Restored says that the whole state was replaced by a snapshot: compare everything.
 	Restored bool
 }

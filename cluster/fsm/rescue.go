@@ -15,6 +15,9 @@ type Saved struct {
 	Keys       []Key               `msgpack:"keys"`
 	Denied     map[string][]Denied `msgpack:"denied"`
 	Bars       []Bar               `msgpack:"bars"`
+	// Reactors and Scheduled came later; older backups have none.
+	Reactors  Reactors    `msgpack:"reactors"`
+	Scheduled []Scheduled `msgpack:"scheduled,omitempty"`
 }
 
 // Saved returns what a backup keeps of the state.
@@ -24,7 +27,12 @@ func (s *State) Saved() Saved {
 	defer s.mu.RUnlock()
 	out := Saved{
 		ClusterKey: s.cluster.ClusterKey, AES: string(s.aes.active.Secret), Session: s.session.active.Secret,
-		Keys: keys, Denied: maps.Clone(s.denied),
+		Keys: keys, Denied: maps.Clone(s.denied), Reactors: s.reactors,
+	}
+	for _, name := range sortedNames(s.scheduled) {
+		e := s.scheduled[name]
+		e.Runs = nil // those of another life
+		out.Scheduled = append(out.Scheduled, e)
 	}
 	for _, id := range sortedNames(s.bars) {
 		out.Bars = append(out.Bars, s.bars[id])
@@ -34,7 +42,7 @@ func (s *State) Saved() Saved {
 
 // Restore puts back what a backup kept: the cluster key, the secrets of minions' sessions, and exactly the keys of the
 // backup, each with the index that it had, so that minions need not sign in again. Bars are added to those there are,
-// but never against a present member. It has all of that itself, or the lists in Parts parts that came before it.
+// but never against a present member; an entry of the schedule that this cluster knows stays as it is. It has all of that itself, or the lists in Parts parts that came before it.
 type Restore struct {
 	Saved Saved     `msgpack:"saved"`
 	At    time.Time `msgpack:"at"`
@@ -65,6 +73,18 @@ func (c *Restore) apply(s *State, index uint64) Result {
 	s.putBack(c.Saved.part(), index)
 	s.parts = nil
 	s.keysAt = index
+	if !c.Saved.Reactors.empty() {
+		s.reactors = c.Saved.Reactors
+		s.reactors.tidy()
+	}
+	for _, e := range c.Saved.Scheduled {
+		if _, known := s.scheduled[e.Name]; known || e.Name == "" || len(s.scheduled) >= maxScheduled {
+			continue
+		}
+		e.tidy()
+		e.Runs = nil
+		s.scheduled[e.Name] = e
+	}
 	return Result{Changed: true, change: Change{Restored: true, Secrets: true}}
 }
 

@@ -28,6 +28,8 @@ const (
 
 	recordRootsHead record = 32
 	recordUserKey   record = 48
+	recordReactors  record = 64
+	recordScheduled record = 65
 )
 
 // scalars is the part of the state that there is once.
@@ -59,7 +61,9 @@ type Snapshot struct {
 	done    []doneOnce
 	parts   []RestorePart
 
-	userKeys map[string]string
+	userKeys  map[string]string
+	reactors  Reactors
+	scheduled map[string]Scheduled
 }
 
 // Snapshot copies the state: cheap, in memory.
@@ -81,6 +85,7 @@ func (s *State) Snapshot() *Snapshot {
 		parts:   s.parts,
 
 		userKeys: s.userKeys,
+		reactors: s.reactors, scheduled: maps.Clone(s.scheduled),
 	}
 }
 
@@ -118,6 +123,13 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 		head := sn.roots[tree]
 		put(recordRootsHead, &head)
 	}
+	if !sn.reactors.empty() {
+		put(recordReactors, &sn.reactors)
+	}
+	for _, name := range sortedNames(sn.scheduled) {
+		e := sn.scheduled[name]
+		put(recordScheduled, &e)
+	}
 	for i := range sn.done {
 		put(recordDone, &sn.done[i])
 	}
@@ -150,6 +162,7 @@ func (s *State) Restore(r io.Reader) error {
 	s.members, s.bySPKI, s.bars = next.members, next.bySPKI, next.bars
 	s.keys, s.denied, s.deniedN, s.unvetted = next.keys, next.denied, next.deniedN, next.unvetted
 	s.roots, s.done, s.parts, s.userKeys = next.roots, next.done, next.parts, next.userKeys
+	s.reactors, s.scheduled = next.reactors, next.scheduled
 	return nil
 }
 
@@ -237,6 +250,16 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 		if decode(&h) {
 			h.At = h.At.UTC()
 			s.roots[h.Tree] = h
+		}
+	case recordReactors:
+		if decode(&s.reactors) {
+			s.reactors.tidy()
+		}
+	case recordScheduled:
+		var e Scheduled
+		if decode(&e) {
+			e.tidy()
+			s.scheduled[e.Name] = e
 		}
 	case recordDone:
 		var d doneOnce

@@ -30,6 +30,9 @@ type State struct {
 	roots    map[uint8]RootsHead // by tree
 	parts    []RestorePart       // of the restore under way, by number
 	userKeys map[string]string   // by user; never changed in place
+
+	reactors  Reactors
+	scheduled map[string]Scheduled // by name of the entry
 }
 
 // Cluster is what is fixed when a cluster is founded. The zero value means: not founded.
@@ -52,7 +55,8 @@ func New() *State {
 		denied:  make(map[string][]Denied),
 		roots:   make(map[uint8]RootsHead),
 
-		userKeys: make(map[string]string),
+		userKeys:  make(map[string]string),
+		scheduled: make(map[string]Scheduled),
 	}
 }
 

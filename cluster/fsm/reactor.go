@@ -1,0 +1,124 @@
+package fsm
+
+import (
+	"slices"
+	"time"
+)
+
+// OpChangeReactor stands apart from the numbers in command.go, which their own authors give out.
+const OpChangeReactor Op = 64
+
+// Bounds of what operators may add to the option reactor.
+const (
+	maxReactors     = 1000 // added and deleted tags together
+	maxReactorTag   = 1 << 10
+	maxReactorFiles = 100 // of one tag
+	maxReactorPath  = 4 << 10
+)
+
+// Reactor is one entry of the option reactor: a pattern on tags and the SLS files that react.
+type Reactor struct {
+	Tag   string   `msgpack:"tag"`
+	Files []string `msgpack:"files"`
+}
+
+// Reactors is what operators changed of the option reactor while the cluster ran.
+type Reactors struct {
+	Added   []Reactor `msgpack:"added"`   // in the order of their coming, after those of the option
+	Deleted []string  `msgpack:"deleted"` // tags of the option that count no more, sorted
+	Off     bool      `msgpack:"off"`     // nobody reacts
+}
+
+// tidy makes equal ones have equal bytes.
+func (r *Reactors) tidy() {
+	if len(r.Added) == 0 {
+		r.Added = nil
+	}
+	if len(r.Deleted) == 0 {
+		r.Deleted = nil
+	}
+}
+
+func (r Reactors) empty() bool { return len(r.Added)+len(r.Deleted) == 0 && !r.Off }
+
+// added finds an added reactor by its tag.
+func (r Reactors) added(tag string) int {
+	return slices.IndexFunc(r.Added, func(a Reactor) bool { return a.Tag == tag })
+}
+
+// Reactors returns what operators changed of the option reactor.
+func (s *State) Reactors() Reactors {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.reactors
+}
+
+// ReactorAction is what ChangeReactor does. The numbers are in the log: append only.
+type ReactorAction uint8
+
+// The actions.
+const (
+	AddReactor    ReactorAction = 1
+	DeleteReactor ReactorAction = 2
+	ReactorsOn    ReactorAction = 3
+	ReactorsOff   ReactorAction = 4
+)
+
+// ChangeReactor adds or deletes a reactor, or turns all of them on or off. A Result without Changed says that there was
+// nothing to do: the tag was there already, or not there.
+type ChangeReactor struct {
+	Action ReactorAction `msgpack:"action"`
+	Tag    string        `msgpack:"tag"`
+	Files  []string      `msgpack:"files"`
+	// Configured says that the proposer's option reactor has the tag.
+	Configured bool      `msgpack:"configured"`
+	At         time.Time `msgpack:"at"`
+}
+
+// Op implements Command.
+func (*ChangeReactor) Op() Op { return OpChangeReactor }
+
+func (c *ChangeReactor) apply(s *State, _ uint64) Result {
+	if s.cluster.UUID == "" {
+		return Result{Refused: RefusedNotFounded}
+	}
+	r := s.reactors
+	hidden, deleted := slices.BinarySearch(r.Deleted, c.Tag)
+	added := r.added(c.Tag)
+	switch c.Action {
+	case AddReactor:
+		if c.Tag == "" || len(c.Tag) > maxReactorTag || len(c.Files) > maxReactorFiles ||
+			slices.ContainsFunc(c.Files, func(f string) bool { return len(f) > maxReactorPath }) {
+			return Result{Refused: RefusedInvalid}
+		}
+		if added >= 0 || c.Configured && !deleted {
+			return Result{}
+		}
+		if len(r.Added)+len(r.Deleted) >= maxReactors {
+			return Result{Refused: RefusedFull}
+		}
+		r.Added = append(slices.Clip(r.Added), Reactor{Tag: c.Tag, Files: c.Files})
+	case DeleteReactor:
+		switch {
+		case added >= 0:
+			r.Added = slices.Delete(slices.Clone(r.Added), added, added+1)
+		case !c.Configured || deleted:
+			return Result{}
+		case len(r.Added)+len(r.Deleted) >= maxReactors || len(c.Tag) > maxReactorTag:
+			return Result{Refused: RefusedFull}
+		default:
+			r.Deleted = slices.Insert(slices.Clone(r.Deleted), hidden, c.Tag)
+		}
+	case ReactorsOn, ReactorsOff:
+		off := c.Action == ReactorsOff
+		if r.Off == off {
+			return Result{}
+		}
+		r.Off = off
+	default:
+		return Result{Refused: RefusedInvalid}
+	}
+	r.tidy()
+	s.reactors = r
+	return Result{Changed: true, change: Change{Reactors: true}}
+}
