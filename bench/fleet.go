@@ -197,6 +197,10 @@ func figureGrainPing(n int) string {
 	return "test.ping -G of " + plural(n, "minion") + ", publish to last return"
 }
 
+func figureResolve(n int) string {
+	return "a compound target of " + plural(n, "minion") + ", resolved"
+}
+
 // measure lets the fleet grow to n and measures what needs minions that listen. Pings that not all answer are a note.
 func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error {
 	before := f.n
@@ -233,6 +237,11 @@ func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error
 		if err != nil {
 			return err
 		}
+	}
+	if resolve := f.own.product.resolve; resolve != nil && !f.bare && n > 0 {
+		return f.median(ctx, b, figureResolve(n), c, func(ctx context.Context) (int, time.Duration, error) {
+			return resolve(ctx, f.own.masters[0], ping{tgt: "G@" + fleetGrain + " and " + fleetPrefix + "*", tgtType: "compound"})
+		})
 	}
 	return nil
 }
@@ -274,7 +283,7 @@ func (f *fleet) median(ctx context.Context, b *bencher, name string, c *Column, 
 	slices.Sort(took)
 	note := fmt.Sprintf("median of %d", len(took))
 	if least < f.n {
-		note += fmt.Sprintf("; only %d answered at worst", least)
+		note += fmt.Sprintf("; only %d at worst", least)
 	}
 	c.add(name, ms(took[len(took)/2]), "ms", note)
 	return nil

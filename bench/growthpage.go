@@ -39,8 +39,8 @@ func (p *page) minions(columns []Column) {
 	p.say("\n## Minions\n")
 	p.say("Simulated minions come to one master, step by step: each signs in for the first time, fetches its pillar, subscribes and fires its start")
 	p.say("events, at most %d at a time; their own RSA operations are part of that. Then `test.ping` of all, by glob and by a grain, from the", fleetStarting)
-	p.say("order to the last return.\n")
-	rows := [][]string{{"minions", "to sign in and start", "memory (PSS)", "of that each", "`test.ping`", "`test.ping -G`"}}
+	p.say("order to the last return, and the compound target `G@%s and %s*` without a job.\n", fleetGrain, fleetPrefix)
+	rows := [][]string{{"minions", "to sign in and start", "memory (PSS)", "of that each", "`test.ping`", "`test.ping -G`", "target resolved"}}
 	memory, start := chart.Line{Name: "PSS"}, chart.Line{Name: "sign-in and start"}
 	glob, grain := chart.Line{Name: "test.ping"}, chart.Line{Name: "test.ping -G"}
 	none, _ := columns[0].figure(figureFleet(0))
@@ -51,7 +51,7 @@ func (p *page) minions(columns []Column) {
 		if n > 0 {
 			each = chart.Number((m.Value-none.Value)*1024/float64(n)) + " KB"
 		}
-		rows = append(rows, []string{thousands(n), c.cellOf(figureSignIn(n)), c.cellOf(figureFleet(n)), each, c.cellOf(figurePing(n)), c.cellOf(figureGrainPing(n))})
+		rows = append(rows, []string{thousands(n), c.cellOf(figureSignIn(n)), c.cellOf(figureFleet(n)), each, c.cellOf(figurePing(n)), c.cellOf(figureGrainPing(n)), c.cellOf(figureResolve(n))})
 		for _, l := range []struct {
 			line  *chart.Line
 			name  string

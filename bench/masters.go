@@ -37,6 +37,15 @@ const (
 	benchFile     = "bench/4k.bin"
 	benchFileSize = 4 << 10
 	benchFiles    = 200
+	// largeFile is served in largePieces of a MiB.
+	largeFile   = "bench/8m.bin"
+	largePieces = 8
+)
+
+// manyEnv is the environment of pillar_roots whose top file gives everybody manySLS files with Jinja.
+const (
+	manyEnv = "many"
+	manySLS = 40
 )
 
 // group is a set of masters as child processes, one or a cluster.
@@ -134,6 +143,9 @@ func makeFiles(root string) error {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(root, benchFile), make([]byte, benchFileSize), 0o644)
 	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(root, largeFile), make([]byte, largePieces<<20), 0o644)
+	}
 	for i := 0; err == nil && i < benchFiles; i++ {
 		err = os.WriteFile(filepath.Join(root, "bench", fmt.Sprintf("state%d.sls", i)), []byte("# empty\n"), 0o644)
 	}
@@ -153,6 +165,38 @@ func makePillar(root string) error {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(root, name), []byte(text), 0o644)
 		}
+	}
+	if err != nil {
+		return fmt.Errorf("make pillar root: %w", err)
+	}
+	return nil
+}
+
+// manyText is one of the SLS files with Jinja: grains in conditions, loops and filters, as in formulas' pillars.
+const manyText = `{%% set n = %d %%}
+part%d:
+  host: {{ grains['id'] }}
+  family: {{ grains['os_family'] | lower }}
+{%% if grains['os'] == 'Debian' %%}
+  packages:
+{%% for i in range(5) %%}
+    - name: package-{{ n }}-{{ i }}
+      version: {{ '%%d.%%d' | format(n, i) }}
+{%% endfor %%}
+{%% endif %%}
+  limits: {memory: {{ grains['mem_total'] // 2 }}, cpus: {{ grains['num_cpus'] }}}
+`
+
+// makeManyPillar makes the pillar root of manyEnv.
+func makeManyPillar(root string) error {
+	err := os.MkdirAll(root, 0o755)
+	top := manyEnv + ":\n  '*':\n"
+	for i := 0; err == nil && i < manySLS; i++ {
+		top += fmt.Sprintf("    - part%d\n", i)
+		err = os.WriteFile(filepath.Join(root, fmt.Sprintf("part%d.sls", i)), fmt.Appendf(nil, manyText, i, i), 0o644)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(root, "top.sls"), []byte(top), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("make pillar root: %w", err)
@@ -181,7 +225,7 @@ func (o *group) configure(m *masterProcess) error {
 	}
 	files, pillar := o.rootsOf(m)
 	text := fmt.Sprintf("id: %s\ninterface: %s\nroot_dir: %s\nsock_dir: %s\nuser: %s\nlog_level: warning\nauto_accept: true\n"+
-		"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n%s", id, m.host, m.dir, sockFolder, name, files, pillar, o.product.options)
+		"file_roots: {base: [%s]}\npillar_roots: {base: [%s], %s: [%s]}\n%s", id, m.host, m.dir, sockFolder, name, files, pillar, manyEnv, manyRoot(pillar), o.product.options)
 	if len(o.masters) > 1 {
 		text += fmt.Sprintf("cluster_id: bench\ncluster_secret: %s\ncluster_peers:\n", o.secret)
 		for _, p := range o.masters {
@@ -206,8 +250,14 @@ func (o *group) configure(m *masterProcess) error {
 	if err := makeFiles(files); err != nil {
 		return err
 	}
-	return makePillar(pillar)
+	if err := makePillar(pillar); err != nil {
+		return err
+	}
+	return makeManyPillar(manyRoot(pillar))
 }
+
+// manyRoot is beside the other root.
+func manyRoot(pillar string) string { return pillar + "-" + manyEnv }
 
 // start runs the program in a process group of its own; its output goes to DIR/out.
 func (m *masterProcess) start(argv []string) error {
@@ -334,11 +384,16 @@ func (o *group) pids() []int {
 	return out
 }
 
-// memory is the PSS of each living master in bytes.
-func (o *group) memory() ([]int64, error) {
+// memory is the PSS of each living master with its descendants, in bytes.
+func (o *group) memory() ([]int64, error) { return o.each(pss) }
+
+// workerMemory is the PSS of the template workers of each living master, in bytes.
+func (o *group) workerMemory() ([]int64, error) { return o.each(pssBelow) }
+
+func (o *group) each(measure func(pid int) (int64, error)) ([]int64, error) {
 	var out []int64
 	for _, pid := range o.pids() {
-		n, err := pss(pid)
+		n, err := measure(pid)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -110,8 +111,11 @@ What the requests mean:
 - ` + "`_return+job`" + `: the same, but all minions return for the same jid, as after a publication.
 - ` + "`_minion_event`" + `: one event of 100 bytes. ` + "`_pillar`" + `: a static SLS for everybody, with 4 KB of grains in the request.
   ` + "`_pillar+grains`" + `: the same, and a grain is another each time, which is synced first.
+- ` + "`_pillar+40sls`" + `: 40 SLS files with Jinja that read grains; each minion asks again and again. ` + "`_pillar+40sls+grains`" + `: with a grain that
+  is another each time, but that no file reads.
 - ` + "`_mine`" + `: 100 bytes of one function, synced. ` + "`_mine_get`" + `: one function of ten minions.
-- ` + "`_file_list`" + `: the list of 202 files. ` + "`_file_hash`, `_serve_file`" + `: a file of 4 KiB.
+- ` + "`_file_list`" + `: the list of 203 files. ` + "`_file_hash`, `_serve_file`" + `: a file of 4 KiB.
+  ` + "`_serve_file+1mib`" + `: a MiB of a larger one in each answer, so the figure is MiB/s too.
 
 PSS is the memory of a process with shared pages counted once over all who share them. A figure counts only answers that were
 checked to be the right ones. In the open loop a latency begins when the request was due, so a stall of the master is in the
@@ -139,11 +143,13 @@ latencies of all requests that it kept waiting.
 	return p
 }
 
+var medianOnly = regexp.MustCompile(`^median of \d+$`)
+
 // notes are what figures have to say beside their value.
 func (r *Report) notes() (out []string) {
 	for _, c := range r.Columns {
 		for _, f := range c.Figures {
-			if f.Note != "" && f.Unit != "" && f.Note != fmt.Sprintf("median of %d", pings) && !strings.HasPrefix(f.Note, "the largest of") {
+			if f.Note != "" && f.Unit != "" && !medianOnly.MatchString(f.Note) && !strings.HasPrefix(f.Note, "the largest of") {
 				out = append(out, fmt.Sprintf("- %s, %s: %s", c.Name, f.Name, f.Note))
 			}
 		}

@@ -20,7 +20,8 @@ func sampleGrowth() *Report {
 	many.addMemory(figureFleet(10_000), []int64{420 << 20})
 	many.remark("8,848 of them keep a request connection")
 	many.add(figurePing(10_000), 2000, "ms", "median of 3")
-	many.add(figureGrainPing(10_000), 2500, "ms", "median of 3; only 9999 answered at worst")
+	many.add(figureGrainPing(10_000), 2500, "ms", "median of 3; only 9999 at worst")
+	many.add(figureResolve(10_000), 5, "ms", "median of 3")
 	add(many)
 	for i, masters := range [][]string{{"127.64.1.1:4506"}, {"127.64.2.1:4506", "127.64.2.2:4506", "127.64.2.3:4506"}} {
 		c := Column{Part: partMasters, Name: plural(len(masters), "master"), Masters: masters, Minions: 100, Workers: 32}

@@ -74,9 +74,23 @@ func family(pid int) []int {
 
 // pss is the proportional share of memory of a process and its descendants, in bytes: pages
 // that they share count once.
-func pss(pid int) (int64, error) {
+func pss(pid int) (int64, error) { return pssOf(family(pid)) }
+
+// pssBelow is that of the descendants alone.
+func pssBelow(pid int) (int64, error) {
+	whole := family(pid)
+	all, err := pssOf(whole)
+	if err != nil {
+		return 0, err
+	}
+	own, err := pssOf(whole[:1])
+	return max(all-own, 0), err
+}
+
+// pssOf is that of some processes. It is an error if the first can't be read; the others may have ended meanwhile.
+func pssOf(pids []int) (int64, error) {
 	var sum int64
-	for i, p := range family(pid) {
+	for i, p := range pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p))
 		if err == nil {
 			var n int64
@@ -85,8 +99,8 @@ func pss(pid int) (int64, error) {
 				continue
 			}
 		}
-		if i == 0 { // a descendant may have ended meanwhile
-			return 0, fmt.Errorf("read memory of process %d: %w", pid, err)
+		if i == 0 {
+			return 0, fmt.Errorf("read memory of process %d: %w", p, err)
 		}
 	}
 	return sum, nil

@@ -31,6 +31,8 @@ type product struct {
 	ready    func(ctx context.Context, m *masterProcess) bool
 	// ping publishes one test.ping and returns how many answered, and how long the last one took from the publication on.
 	ping func(ctx context.Context, m *masterProcess, p ping) (answered int, took time.Duration, err error)
+	// resolve asks a master whom a target means; nil if it can't be asked without a job.
+	resolve func(ctx context.Context, m *masterProcess, p ping) (found int, took time.Duration, err error)
 }
 
 // ping is a test.ping of simulated minions.
@@ -46,7 +48,7 @@ func (p ping) timeout() time.Duration {
 
 // clustermaster is our own product, ready when it says so.
 func clustermaster(program string) product {
-	return product{name: "clustermaster", argv: []string{program, "salt-master"}, ready: readyz, ping: operatorPing}
+	return product{name: "clustermaster", argv: []string{program, "salt-master"}, ready: readyz, ping: operatorPing, resolve: operatorTargets}
 }
 
 // saltProduct is Salt's own master out of a virtual environment salt-RELEASE; it is ready when it answers a minion.
@@ -109,6 +111,21 @@ func operatorPing(ctx context.Context, m *masterProcess, p ping) (answered int, 
 		err = fmt.Errorf("ping through %s: %w", m.id, err)
 	}
 	return answered, took, err
+}
+
+// operatorTargets resolves through our master's operator socket.
+func operatorTargets(ctx context.Context, m *masterProcess, p ping) (found int, took time.Duration, err error) {
+	client, err := operator.Dial(ctx, m.sockDir())
+	if err != nil {
+		return 0, 0, fmt.Errorf("resolve a target through %s: %w", m.id, err)
+	}
+	defer client.Close()
+	begun := time.Now()
+	targeted, err := client.Targets(ctx, p.tgt, p.tgtType, ":")
+	if err != nil {
+		return 0, 0, fmt.Errorf("resolve a target through %s: %w", m.id, err)
+	}
+	return len(targeted.Minions), time.Since(begun), nil
 }
 
 // clientPing publishes through Salt's own LocalClient, which is started first and not part of the time.

@@ -38,11 +38,14 @@ func kinds() []kind {
 		{name: "_minion_event", about: "one event of 100 bytes", send: sendEvent},
 		{name: "_pillar", about: "the pillar, with grains of a usual size", send: sendPillar},
 		{name: "_pillar+grains", about: "the same, with a grain that changes each time", unasked: true, send: sendPillarGrains},
+		{name: "_pillar+40sls", about: "the pillar of 40 SLS files with Jinja; with --self", unasked: true, send: sendPillarMany},
+		{name: "_pillar+40sls+grains", about: "the same, with a grain that changes each time", unasked: true, send: sendPillarManyGrains},
 		{name: "_mine", about: "what one mine function returned, 100 bytes", send: sendMine},
 		{name: "_mine_get", about: "a mine function of ten minions", prepare: fillMine, send: sendMineGet},
 		{name: "_file_list", about: "the list of all files of an environment", send: sendFileList},
 		{name: "_file_hash", about: "the hash of one file", file: true, send: sendFileHash},
 		{name: "_serve_file", about: "the first MiB of one file", file: true, send: sendFile},
+		{name: "_serve_file+1mib", about: "a file of 8 MiB, a MiB in each answer; with --self", unasked: true, send: sendLargeFile},
 	}
 }
 
@@ -231,32 +234,50 @@ func sendEvent(ctx context.Context, s *session, l *line, _ *job) error {
 }
 
 // pillarLoad is the request of session s.
-func (s *session) pillarLoad(grains wire.Map) wire.Map {
+func (s *session) pillarLoad(grains wire.Map, pillarenv any) wire.Map {
 	return wire.Map{
-		{Key: "id", Value: s.id}, {Key: "grains", Value: grains}, {Key: "saltenv", Value: nil}, {Key: "pillarenv", Value: nil},
+		{Key: "id", Value: s.id}, {Key: "grains", Value: grains}, {Key: "saltenv", Value: nil}, {Key: "pillarenv", Value: pillarenv},
 		{Key: "pillar_override", Value: wire.Map{}}, {Key: "extra_minion_data", Value: wire.Map{}},
 		{Key: "ver", Value: "2"}, {Key: "cmd", Value: "_pillar"},
 	}
 }
 
+// Packed pillars are larger than this: the small one, and the one of manySLS files.
+const (
+	smallPillar = 64
+	manyPillar  = 8000
+)
+
 // sendPillar checks the answer's shape only: opening it is a private operation with the
 // minion's key. Every minion has opened its first pillar while it was set up.
 func sendPillar(ctx context.Context, s *session, l *line, _ *job) error {
-	return sendPillarOf(ctx, s, l, grains(s.id))
+	return sendPillarOf(ctx, s, l, s.pillarLoad(grains(s.id), nil), smallPillar)
 }
 
-// sendPillarGrains makes the master keep other grains, on its disks, before it answers.
+// changedGrains make the master keep other grains, on its disks, before it answers.
+func changedGrains(id string, j *job) wire.Map {
+	return append(grains(id), wire.Pair{Key: "changed", Value: j.jid()})
+}
+
 func sendPillarGrains(ctx context.Context, s *session, l *line, j *job) error {
-	return sendPillarOf(ctx, s, l, append(grains(s.id), wire.Pair{Key: "changed", Value: j.jid()}))
+	return sendPillarOf(ctx, s, l, s.pillarLoad(changedGrains(s.id, j), nil), smallPillar)
 }
 
-func sendPillarOf(ctx context.Context, s *session, l *line, grains wire.Map) error {
-	_, reply, err := s.send(ctx, l, s.pillarLoad(grains))
+func sendPillarMany(ctx context.Context, s *session, l *line, _ *job) error {
+	return sendPillarOf(ctx, s, l, s.pillarLoad(grains(s.id), manyEnv), manyPillar)
+}
+
+func sendPillarManyGrains(ctx context.Context, s *session, l *line, j *job) error {
+	return sendPillarOf(ctx, s, l, s.pillarLoad(changedGrains(s.id, j), manyEnv), manyPillar)
+}
+
+func sendPillarOf(ctx context.Context, s *session, l *line, load wire.Map, least int) error {
+	_, reply, err := s.send(ctx, l, load)
 	if err != nil {
 		return fmt.Errorf("_pillar: %w", err)
 	}
 	m, err := wire.UnpackRawMap(reply)
-	if err != nil || len(m.Bytes("key")) != keySize/8 || len(m.Bytes("pillar")) < 64 {
+	if err != nil || len(m.Bytes("key")) != keySize/8 || len(m.Bytes("pillar")) < least {
 		s.crypt = nil
 		return fmt.Errorf("_pillar answered %.60q: %w", reply, wire.ErrAuthentication)
 	}
@@ -265,7 +286,7 @@ func sendPillarOf(ctx context.Context, s *session, l *line, grains wire.Map) err
 
 // openPillar fetches the pillar once with all checks.
 func openPillar(ctx context.Context, s *session, l *line, _ *job) error {
-	nonce, reply, err := s.send(ctx, l, s.pillarLoad(grains(s.id)))
+	nonce, reply, err := s.send(ctx, l, s.pillarLoad(grains(s.id), nil))
 	if err == nil {
 		_, err = wire.OpenPrivate(s.key.private, s.master, s.sender, reply, "pillar", nonce)
 	}
@@ -375,6 +396,23 @@ func sendFile(ctx context.Context, s *session, l *line, j *job) error {
 	}
 	if err != nil {
 		return fmt.Errorf("_serve_file of %s: %w", j.file, err)
+	}
+	return nil
+}
+
+func sendLargeFile(ctx context.Context, s *session, l *line, j *job) error {
+	s.piece = (s.piece + 1) % largePieces
+	v, err := s.call(ctx, l, wire.Map{
+		{Key: "path", Value: largeFile}, {Key: "saltenv", Value: j.saltenv}, {Key: "loc", Value: s.piece << 20}, {Key: "cmd", Value: "_serve_file"},
+	})
+	if err == nil {
+		var m wire.RawMap
+		if m, err = wire.UnpackRawMap(v); err != nil || len(m.Bytes("data")) != 1<<20 {
+			err = errNoFile
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("_serve_file of %s: %w", largeFile, err)
 	}
 	return nil
 }

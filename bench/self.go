@@ -106,10 +106,17 @@ func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name
 	if err != nil {
 		return c, err
 	}
-	var peak []int64
+	if err := b.firstPillars(ctx, g, &c); err != nil {
+		g.Close()
+		return c, err
+	}
+	var peak, workers []int64
 	c.Loads, err = b.loads(ctx, g, o.pids(), func() {
 		if now, err := o.memory(); err == nil {
 			peak = maxima(peak, now)
+		}
+		if now, err := o.workerMemory(); err == nil {
+			workers = maxima(workers, now)
 		}
 	})
 	g.Close()
@@ -128,7 +135,44 @@ func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name
 		}
 	}
 	c.addMemory("memory (PSS) of a master, under load", peak)
+	c.addMemory("of that its template workers", workers)
 	return c, b.selfFleet(ctx, s, o, &c)
+}
+
+// repeatedPillars is how often the pillar is asked for again.
+const repeatedPillars = 20
+
+// firstPillars measures one minion's pillar of manySLS files with Jinja: the first that the masters make after their start, which unpacks
+// the embedded Python and starts a worker; another minion's, in warm workers; and the first minion's again.
+func (b *bencher) firstPillars(ctx context.Context, g *Generator, c *Column) error {
+	w := g.crews[0]
+	ask := func(s *session) (time.Duration, error) {
+		ctx, cancel := context.WithTimeout(ctx, requestPatience)
+		defer cancel()
+		begun := time.Now()
+		err := sendPillarMany(ctx, s, &w.line, &g.job)
+		return time.Since(begun), err
+	}
+	first, err := ask(w.sessions[0])
+	if err != nil {
+		return fmt.Errorf("first pillar: %w", err)
+	}
+	other, err := ask(w.sessions[len(w.sessions)-1])
+	if err != nil {
+		return fmt.Errorf("pillar of another minion: %w", err)
+	}
+	again := make([]time.Duration, repeatedPillars)
+	for i := range again {
+		if again[i], err = ask(w.sessions[0]); err != nil {
+			return fmt.Errorf("repeated pillar: %w", err)
+		}
+	}
+	slices.Sort(again)
+	what := fmt.Sprintf("pillar of %d SLS with Jinja, ", manySLS)
+	c.add(what+"the first after the start", ms(first), "ms", "")
+	c.add(what+"another minion's first", ms(other), "ms", "")
+	c.add(what+"a minion's again", ms(again[len(again)/2]), "ms", fmt.Sprintf("median of %d", repeatedPillars))
+	return nil
 }
 
 // selfFleet measures what needs minions that listen.

@@ -23,6 +23,7 @@ type session struct {
 	crypt   *wire.Crypticle
 	// returned counts its returns for jobs of all minions.
 	returned int
+	piece    int // of the large file, that it asked for last
 }
 
 func newSession(id string, key *keyPair) *session {
