@@ -34,6 +34,7 @@ var rooms = map[string]room{
 	"acl":                 {[]string{"internal/pytext", "target", "wire"}, "rights are functions of the options; who calls is told"},
 	"master":              {[]string{"acl", "cluster", "event", "internal/pytext", "internal/yaml11", "jobcache", "keystore", "target", "wire"}, "request handlers know neither how bytes travel nor where data lies"},
 	"gather":              {[]string{"internal/pytext", "wire"}, "the algorithm reaches a master through an interface"},
+	"userkeys":            {[]string{"cluster/fsm", "internal/durable", "wire"}, "files and agreed keys; what a key is good for is told by master and acl"},
 	"render":              {[]string{"internal/yaml11", "wire"}, "templates ask their Host; the room knows no files and no minions"},
 	"fileserver":          {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "files know no minions and no peers"},
 	"modules":             {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pytext", "internal/yaml11", "target", "wire"}, "functions ask everything else through interfaces"},

@@ -12,6 +12,7 @@ import (
 	"clustermaster/cluster/clusterpb"
 	"clustermaster/cluster/fsm"
 	"clustermaster/transport/peer"
+	"clustermaster/wire"
 )
 
 // orderTimeout is how long an order waits for its effect; the effect comes all the same, or says why not in the log.
@@ -322,12 +323,40 @@ func (n *Node) RotateSecret(ctx context.Context) (string, error) {
 	return secret, nil
 }
 
-// RotateKeys rotates the session secret and the AES key.
+// RotateKeys rotates the session secret and the AES key, and gives users new keys.
 func (n *Node) RotateKeys(ctx context.Context) error {
 	if err := n.RotateSession(ctx); err != nil {
 		return err
 	}
-	return n.RotateAES(ctx)
+	if err := n.RotateAES(ctx); err != nil {
+		return err
+	}
+	return n.rotateUserKeys(ctx)
+}
+
+// rotateUserKeys replaces the keys that users have; the old ones are good for nothing on any member that is in contact.
+func (n *Node) rotateUserKeys(ctx context.Context) error {
+	keys := n.state.UserKeys()
+	if len(keys) == 0 {
+		return nil
+	}
+	for i := range keys {
+		key, err := wire.NewKey()
+		if err != nil {
+			return fmt.Errorf("rotate keys of users: %w", err)
+		}
+		keys[i].Key = key.String()
+	}
+	r, index, err := n.Propose(ctx, &fsm.SetUserKeys{Keys: keys, Replace: true})
+	if err == nil {
+		err = refused(r)
+	}
+	if err != nil {
+		return fmt.Errorf("rotate keys of users: %w", err)
+	}
+	n.ConfirmEverywhere(ctx, index)
+	n.log.Info("keys of users rotated", "n", len(keys), "index", index)
+	return nil
 }
 
 // until waits for an effect.

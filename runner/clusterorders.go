@@ -150,7 +150,7 @@ func Orders(o ClusterOrders) []Function {
 		},
 		{
 			Name: "cluster.rotate_keys",
-			Doc: "Rotate the AES key and the secret of minions' sessions. Minions follow by themselves, and no job is lost.\n\n" +
+			Doc: "Rotate the AES key and the secret of minions' sessions, and give users (enable_clear_commands) new keys. Minions follow by themselves, and no job is lost.\n\n" +
 				"Example:\n\n    salt-run cluster.rotate_keys",
 			Run: func(ctx context.Context, _ *Call) (any, error) {
 				if err := o.RotateKeys(ctx); err != nil {
