@@ -67,7 +67,7 @@ func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, 
 // between, and its second result would say that nothing had changed.
 func encodeOnce(c fsm.Command) ([]byte, error) {
 	switch c.(type) {
-	case *fsm.ChangeKeys, *fsm.MarkMember, *fsm.RemoveMember, *fsm.AllowMember, *fsm.Restore, *fsm.ChangeReactor, *fsm.ClaimRun:
+	case *fsm.ChangeKeys, *fsm.MarkMember, *fsm.RemoveMember, *fsm.AllowMember, *fsm.Restore, *fsm.ChangeReactor, *fsm.ClaimRun, *fsm.DropToken:
 		token := make([]byte, 16)
 		if _, err := rand.Read(token); err != nil {
 			return nil, err

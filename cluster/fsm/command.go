@@ -34,6 +34,8 @@ const (
 	OpRecover         Op = 16
 	OpOnce            Op = 17
 	OpRestorePart     Op = 18
+	OpPutToken        Op = 19
+	OpDropToken       Op = 20
 
 	opIgnorable Op = 0x80 // set: a master too old to know the op may skip it; unset: it must stop
 
@@ -180,6 +182,10 @@ func newCommand(op Op) Command {
 		return new(RestorePart)
 	case OpOnce:
 		return new(Once)
+	case OpPutToken:
+		return new(PutToken)
+	case OpDropToken:
+		return new(DropToken)
 	case OpSetRootsHead:
 		return new(SetRootsHead)
 	case OpSetUserKeys:

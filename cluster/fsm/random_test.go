@@ -118,6 +118,8 @@ func TestEqualCommandsGiveEqualBytes(t *testing.T) {
 			cmd := randomCommand(r)
 			if i == 0 {
 				cmd = found()
+			} else if r.IntN(8) == 0 {
+				cmd = randomTokenCommand(r)
 			}
 			index := uint64(i*2 + 1)
 			ra, _ := a.Apply(index, through(t, cmd))
@@ -244,6 +246,13 @@ func FuzzDecode(f *testing.F) {
 		}
 		f.Add(b)
 	}
+	for range 8 {
+		b, err := fsm.Encode(randomTokenCommand(r))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
 	f.Add([]byte{1, 0x7f, 0x80})
 	wrapped, err := fsm.Encode(once(f, 1, found()))
 	if err != nil {
@@ -283,6 +292,9 @@ func FuzzRestore(f *testing.F) {
 	s.Apply(1, found())
 	for i := range 60 {
 		s.Apply(uint64(i+2), randomCommand(r))
+	}
+	for i := range 20 {
+		s.Apply(uint64(i+62), randomTokenCommand(r))
 	}
 	f.Add(snapshot(f, s))
 	parts, _ := backedUp(f).Split("token", at, 4000)

@@ -18,6 +18,7 @@ type Saved struct {
 	// Reactors and Scheduled came later; older backups have none.
 	Reactors  Reactors    `msgpack:"reactors"`
 	Scheduled []Scheduled `msgpack:"scheduled,omitempty"`
+	Tokens    []Token     `msgpack:"tokens,omitempty"`
 }
 
 // Saved returns what a backup keeps of the state.
@@ -37,12 +38,16 @@ func (s *State) Saved() Saved {
 	for _, id := range sortedNames(s.bars) {
 		out.Bars = append(out.Bars, s.bars[id])
 	}
+	for _, t := range sortedTokens(s.tokens) {
+		out.Tokens = append(out.Tokens, *t)
+	}
 	return out
 }
 
 // Restore puts back what a backup kept: the cluster key, the secrets of minions' sessions, and exactly the keys of the
-// backup, each with the index that it had, so that minions need not sign in again. Bars are added to those there are,
-// but never against a present member; an entry of the schedule that this cluster knows stays as it is. It has all of that itself, or the lists in Parts parts that came before it.
+// backup, each with the index that it had, so that minions need not sign in again, and its tokens that have not expired. Bars are
+// added to those there are, but never against a present member; an entry of the schedule that this cluster knows stays as it is. It has all
+// of that itself, or the lists in Parts parts that came before it.
 type Restore struct {
 	Saved Saved     `msgpack:"saved"`
 	At    time.Time `msgpack:"at"`
@@ -67,11 +72,13 @@ func (c *Restore) apply(s *State, index uint64) Result {
 	s.aes.replace([]byte(c.Saved.AES), c.At)
 	s.session.replace(c.Saved.Session, c.At)
 	s.keys, s.denied, s.deniedN, s.unvetted = make(map[string]*Key, len(c.Saved.Keys)), make(map[string][]Denied), 0, 0
+	s.tokens = make(map[[32]byte]*Token)
 	for i := range c.Parts {
 		s.putBack(&s.parts[i], index)
 	}
 	s.putBack(c.Saved.part(), index)
 	s.parts = nil
+	s.pruneTokens(c.At)
 	s.keysAt = index
 	if !c.Saved.Reactors.empty() {
 		s.reactors = c.Saved.Reactors
@@ -107,6 +114,12 @@ func (s *State) putBack(p *RestorePart, index uint64) {
 		}
 		s.deniedN += len(list) - len(s.denied[d.ID])
 		s.denied[d.ID] = list
+	}
+	for _, t := range p.Tokens {
+		if t.valid() {
+			t.Expire = t.Expire.UTC()
+			s.tokens[t.Hash] = &t
+		}
 	}
 	for _, b := range p.Bars {
 		taken := false

@@ -11,6 +11,7 @@ type RestorePart struct {
 	Keys   []Key      `msgpack:"keys"`
 	Denied []DeniedOf `msgpack:"denied"`
 	Bars   []Bar      `msgpack:"bars"`
+	Tokens []Token    `msgpack:"tokens,omitempty"`
 	At     time.Time  `msgpack:"at"`
 }
 
@@ -36,7 +37,7 @@ func (c *RestorePart) apply(s *State, _ uint64) Result {
 		s.parts = append(s.parts[:len(s.parts):len(s.parts)], *c) // snapshots share the old one
 	case c.Number > 0:
 		return Result{Refused: RefusedStale}
-	case len(c.Keys)+len(c.Denied)+len(c.Bars) == 0:
+	case len(c.Keys)+len(c.Denied)+len(c.Bars)+len(c.Tokens) == 0:
 		s.parts = nil
 	default:
 		s.parts = []RestorePart{*c}
@@ -61,7 +62,7 @@ func (s *State) Unfinished() (since time.Time, ok bool) {
 
 // part is the lists of a backup.
 func (v Saved) part() *RestorePart {
-	p := &RestorePart{Keys: v.Keys, Bars: v.Bars}
+	p := &RestorePart{Keys: v.Keys, Bars: v.Bars, Tokens: v.Tokens}
 	for _, id := range sortedNames(v.Denied) {
 		p.Denied = append(p.Denied, DeniedOf{id, v.Denied[id]})
 	}
@@ -99,6 +100,10 @@ func (v Saved) Split(token string, at time.Time, limit int) (parts []*RestorePar
 		p := next(len(b.ID) + len(b.JoinKey))
 		p.Bars = append(p.Bars, b)
 	}
-	v.Keys, v.Denied, v.Bars = nil, nil, nil
+	for _, t := range all.Tokens {
+		p := next(len(t.Owner) + len(t.Data))
+		p.Tokens = append(p.Tokens, t)
+	}
+	v.Keys, v.Denied, v.Bars, v.Tokens = nil, nil, nil, nil
 	return parts, &Restore{Saved: v, At: at, Token: token, Parts: len(parts)}
 }

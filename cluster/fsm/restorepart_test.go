@@ -24,6 +24,9 @@ func backedUp(t testing.TB) fsm.Saved {
 	s.Apply(2, keys)
 	s.Apply(3, &fsm.PutMember{Member: member(2), At: at})
 	s.Apply(4, &fsm.RemoveMember{Node: member(2).Node, Bar: true, At: at})
+	for i := range 12 {
+		s.Apply(uint64(5+i), put(byte(i+1), "file/carol", at.Add(time.Hour)))
+	}
 	return s.Saved()
 }
 

@@ -25,6 +25,7 @@ const (
 	recordEnd    record = 6 // with the number of records before it
 	recordDone   record = 7 // of a Once
 	recordPart   record = 8 // of a restore under way
+	recordToken  record = 9
 
 	recordRootsHead record = 32
 	recordUserKey   record = 48
@@ -64,6 +65,7 @@ type Snapshot struct {
 	userKeys  map[string]string
 	reactors  Reactors
 	scheduled map[string]Scheduled
+	tokens    map[[32]byte]*Token
 }
 
 // Snapshot copies the state: cheap, in memory.
@@ -86,6 +88,7 @@ func (s *State) Snapshot() *Snapshot {
 
 		userKeys: s.userKeys,
 		reactors: s.reactors, scheduled: maps.Clone(s.scheduled),
+		tokens: maps.Clone(s.tokens),
 	}
 }
 
@@ -139,6 +142,9 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	for _, user := range sortedNames(sn.userKeys) {
 		put(recordUserKey, &UserKey{user, sn.userKeys[user]})
 	}
+	for _, t := range sortedTokens(sn.tokens) {
+		put(recordToken, t)
+	}
 	put(recordEnd, records)
 	if err == nil {
 		err = buf.Flush()
@@ -163,6 +169,7 @@ func (s *State) Restore(r io.Reader) error {
 	s.keys, s.denied, s.deniedN, s.unvetted = next.keys, next.denied, next.deniedN, next.unvetted
 	s.roots, s.done, s.parts, s.userKeys = next.roots, next.done, next.parts, next.userKeys
 	s.reactors, s.scheduled = next.reactors, next.scheduled
+	s.tokens = next.tokens
 	return nil
 }
 
@@ -278,6 +285,12 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 		var k UserKey
 		if decode(&k) {
 			s.userKeys[k.User] = k.Key
+		}
+	case recordToken:
+		t := new(Token)
+		if decode(t) {
+			t.Expire = t.Expire.UTC()
+			s.tokens[t.Hash] = t
 		}
 	case recordEnd:
 		var records uint64

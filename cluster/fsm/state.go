@@ -33,6 +33,7 @@ type State struct {
 
 	reactors  Reactors
 	scheduled map[string]Scheduled // by name of the entry
+	tokens    map[[32]byte]*Token  // by hash
 }
 
 // Cluster is what is fixed when a cluster is founded. The zero value means: not founded.
@@ -57,6 +58,7 @@ func New() *State {
 
 		userKeys:  make(map[string]string),
 		scheduled: make(map[string]Scheduled),
+		tokens:    make(map[[32]byte]*Token),
 	}
 }
 
