@@ -225,7 +225,7 @@ func (r *Rights) allowOne(fun string, args []any, covers func(string) (bool, err
 			tgt, _ := entry[0].Key.(string)
 			is, err := covers(tgt)
 			if err != nil {
-				return false, fmt.Errorf("resolve %q of publisher_acl: %w", tgt, err)
+				return false, fmt.Errorf("resolve %q of an access list: %w", tgt, err)
 			}
 			if is && allowedBy(entry[0].Value, fun, args) {
 				return true, nil
@@ -246,6 +246,11 @@ func allowedBy(conditions any, fun string, args []any) bool {
 			}
 		}
 	}
+	return fulfilled(conditions, fun, args, kwargs)
+}
+
+// fulfilled is allowedBy with the keyword arguments apart.
+func fulfilled(conditions any, fun string, args []any, kwargs wire.Map) bool {
 	for _, c := range listOf(conditions) {
 		switch c := c.(type) {
 		case string:

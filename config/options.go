@@ -159,6 +159,9 @@ type Options struct {
 	SudoACL                 bool          `opt:"sudo_acl"`
 	PermissiveACL           bool          `opt:"permissive_acl"`
 	ExternalAuth            yaml11.Map    `opt:"external_auth"`
+	EauthACLModule          string        `opt:"eauth_acl_module"`
+	SharedSecret            Secret        `opt:"sharedsecret"`
+	TokenFile               string        `opt:"token_file"`
 	TokenExpire             time.Duration `opt:"token_expire" min:"1"`
 	TokenExpireUserOverride any           `opt:"token_expire_user_override"`
 	KeepACLInToken          bool          `opt:"keep_acl_in_token"`

@@ -77,7 +77,7 @@ func knownNames() []string {
 // isSecret tells whether the option's value must never be shown.
 func isSecret(name string) bool {
 	switch name {
-	case "cluster_secret", "key_pass", "signing_key_pass", "cluster_key_pass", "ssh_passwd", "ssh_priv_passwd", "sharedsecret", "password":
+	case "cluster_secret", "key_pass", "signing_key_pass", "cluster_key_pass", "ssh_passwd", "ssh_priv_passwd", "sharedsecret", "password", "auth.ldap.bindpw":
 		return true
 	}
 	return strings.HasSuffix(name, "_password") || strings.HasSuffix(name, "_passphrase")

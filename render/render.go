@@ -124,6 +124,15 @@ func New(opts Options, log *slog.Logger, reg prometheus.Registerer) *Renderer {
 	return &Renderer{opts: opts, log: log, m: m, pool: newPool(opts, log, m), cache: newCache(opts.CacheSize, m)}
 }
 
+// Interpreter is the Python that runs the workers, with the flags that keep the environment out. The first call may unpack it.
+func (r *Renderer) Interpreter() (command []string, err error) {
+	py, err := r.pool.interpreter()
+	if err != nil {
+		return nil, err
+	}
+	return append([]string{py.exe}, py.flags...), nil
+}
+
 // Close ends the workers, busy ones too. Renders fail from then on.
 func (r *Renderer) Close() error { return r.pool.close() }
 

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 
 	"clustermaster/acl"
+	"clustermaster/auth"
 	"clustermaster/banks"
 	"clustermaster/cluster"
 	"clustermaster/config"
@@ -70,6 +71,7 @@ type rooms struct {
 	files   *fileserver.Server // file_roots
 	render  *render.Renderer
 	items   *fileserver.Server // pillar_roots
+	auth    *auth.Auth
 	tells   *operators
 	sock    *operator.Server
 }
@@ -251,6 +253,9 @@ func (r *rooms) openMaster() error {
 		return err
 	}
 	mo.MasterTops = r.masterTops(r.modules)
+	if r.auth, err = newAuth(r); err != nil {
+		return err
+	}
 	if r.tells, err = newOperators(r); err != nil {
 		return err
 	}

@@ -1,0 +1,133 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"clustermaster/wire"
+)
+
+// Bounds of what a service of rest may answer.
+const (
+	maxRestReply = 1 << 20 // bytes
+	maxRestDepth = 16
+	restTime     = 10 * time.Second
+)
+
+// rest asks a service on the network: it gets username and password by POST, as a form, and answers 200 with a list of what the user may order
+// beside what external_auth says, or null.
+type rest struct {
+	url    string
+	client *http.Client
+}
+
+func newRest(section wire.Map, limit time.Duration) (*rest, error) {
+	if limit <= 0 {
+		limit = restTime
+	}
+	to := section.String("^url")
+	u, err := url.Parse(to)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, errors.New("^url is missing or no address that begins with https://")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConns, transport.MaxConnsPerHost = 4, maxAtBackEnds
+	transport.MaxResponseHeaderBytes = 64 << 10
+	return &rest{url: to, client: &http.Client{
+		Transport: transport, Timeout: limit,
+		// A password goes where the option says, and nowhere else.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+func (r *rest) check(ctx context.Context, user, password string) (known, bool, error) {
+	form := url.Values{"username": {user}, "password": {password}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(form))
+	if err != nil {
+		return known{}, false, fmt.Errorf("ask the service: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Accept", "application/json")
+	reply, err := r.client.Do(req)
+	if err != nil {
+		var at *url.Error
+		if errors.As(err, &at) { // its text has the address, in which people write secrets
+			err = at.Err
+		}
+		return known{}, false, fmt.Errorf("ask the service: %w", err)
+	}
+	defer reply.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(reply.Body, maxRestReply+1))
+	switch {
+	case reply.StatusCode != http.StatusOK:
+		return known{}, false, nil
+	case err != nil:
+		return known{}, false, fmt.Errorf("read the service's reply: %w", err)
+	case len(body) > maxRestReply:
+		return known{}, false, fmt.Errorf("read the service's reply: more than %d bytes", maxRestReply)
+	}
+	if kind := reply.Header.Get("Content-Type"); kind != "" && !strings.Contains(kind, "json") {
+		return known{}, false, fmt.Errorf("the service's reply is %q and not JSON", kind)
+	}
+	list, err := restList(body)
+	if err != nil {
+		return known{}, false, fmt.Errorf("read the service's reply: %w", err)
+	}
+	return known{list: list}, true, nil
+}
+
+// restList reads a list of what a user may order.
+func restList(body []byte) ([]any, error) {
+	var v any
+	if err := json.Unmarshal(body, &v); err != nil {
+		return nil, err
+	}
+	if v == nil {
+		return nil, nil
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, errors.New("neither a list nor null")
+	}
+	plain, err := wireValue(list, 0)
+	if err != nil {
+		return nil, err
+	}
+	return plain.([]any), nil
+}
+
+// wireValue turns what encoding/json makes into wire values, maps by key.
+func wireValue(v any, depth int) (any, error) {
+	if depth > maxRestDepth {
+		return nil, fmt.Errorf("deeper than %d", maxRestDepth)
+	}
+	var err error
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(wire.Map, 0, len(v))
+		for k, x := range v {
+			if x, err = wireValue(x, depth+1); err != nil {
+				return nil, err
+			}
+			out = append(out, wire.Pair{Key: k, Value: x})
+		}
+		slices.SortFunc(out, func(a, b wire.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
+		return out, nil
+	case []any:
+		for i := range v {
+			if v[i], err = wireValue(v[i], depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return v, nil
+	}
+	return v, nil
+}

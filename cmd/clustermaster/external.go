@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"clustermaster/auth"
+	"clustermaster/cluster"
+	"clustermaster/cluster/fsm"
+	"clustermaster/wire"
+)
+
+// systemPython is what calls libpam where it is there, as in Salt.
+const systemPython = "/usr/bin/python3"
+
+// newAuth joins external_auth to what the masters agree on.
+func newAuth(r *rooms) (*auth.Auth, error) {
+	o := r.opts
+	external, _ := wireValue(o.ExternalAuth).(wire.Map)
+	var backEnds wire.Map
+	for name, v := range o.Extra {
+		if strings.HasPrefix(name, "auth.") {
+			backEnds = append(backEnds, wire.Pair{Key: name, Value: revealed(v)})
+		}
+	}
+	slices.SortFunc(backEnds, func(a, b wire.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
+	return auth.New(auth.Options{
+		External: external, PermissiveACL: o.PermissiveACL, ACLModule: o.EauthACLModule, KeepACLInToken: o.KeepACLInToken,
+		TokenExpire: o.TokenExpire, ExpireOverride: wireValue(o.TokenExpireUserOverride), HashType: o.HashType,
+		SharedSecret: o.SharedSecret.Reveal(), BackEnds: backEnds,
+	}, auth.Deps{
+		Tokens: agreedTokens{r.node}, Log: r.log, Registry: r.reg,
+		Python: func(context.Context) ([]string, error) {
+			if exe, _ := o.Extra["auth.pam.python"].(string); exe != "" {
+				return []string{exe, "-I"}, nil
+			}
+			if _, err := os.Stat(systemPython); !errors.Is(err, fs.ErrNotExist) {
+				return []string{systemPython, "-I"}, nil
+			}
+			return r.render.Interpreter()
+		},
+	})
+}
+
+// revealed is an option that a back end uses, with its secret.
+func revealed(v any) any {
+	if s, ok := v.(interface{ Reveal() string }); ok {
+		return s.Reveal()
+	}
+	return wireValue(v)
+}
+
+// agreedTokens are the tokens of the replicated state.
+type agreedTokens struct{ n *cluster.Node }
+
+var _ auth.Tokens = agreedTokens{}
+
+func (t agreedTokens) PutToken(ctx context.Context, token auth.Token, most, mostPerOwner int) error {
+	r, index, err := t.n.Propose(ctx, &fsm.PutToken{Token: fsm.Token(token), Max: most, MaxPerOwner: mostPerOwner, At: time.Now().UTC()})
+	switch {
+	case err != nil:
+		return err
+	case r.Refused == fsm.RefusedFull:
+		return auth.ErrTokensFull
+	case r.Refused != "":
+		return fmt.Errorf("refused: %s", r.Refused)
+	}
+	t.n.ConfirmEverywhere(ctx, index)
+	return nil
+}
+
+func (t agreedTokens) DropToken(ctx context.Context, hash [32]byte) (bool, error) {
+	r, index, err := t.n.Propose(ctx, &fsm.DropToken{Hash: hash, At: time.Now().UTC()})
+	if err == nil && r.Refused != "" {
+		err = fmt.Errorf("refused: %s", r.Refused)
+	}
+	if err != nil {
+		return false, fmt.Errorf("delete token: %w", err)
+	}
+	t.n.ConfirmEverywhere(ctx, index)
+	return r.Changed, nil
+}
+
+func (t agreedTokens) Token(hash [32]byte) (auth.Token, bool) {
+	token, ok := t.n.State().Token(hash)
+	return auth.Token(token), ok
+}
+
+func (t agreedTokens) Tokens() int { return t.n.State().Tokens() }
