@@ -156,7 +156,7 @@ func (l *loader) checkMissing() {
 		}
 	}
 	for option, text := range map[string]string{
-		"schedule": "is not run by this master", "reactor": "is not run by this master",
+		"schedule": "is not run by this master",
 	} {
 		if set(option) {
 			l.warn(option, "%s", text)
@@ -169,6 +169,7 @@ func (l *loader) checkMissing() {
 			}
 		}
 	}
+	l.checkReactor()
 	l.warnUnused()
 	if o.OpenMode {
 		l.warn("open_mode", "every minion that asks is let in, with any key; turn it off as soon as you can")

@@ -229,6 +229,8 @@ type Options struct {
 	OrderMasters         bool       `opt:"order_masters"`
 	Schedule             yaml11.Map `opt:"schedule"`
 	Reactor              []any      `opt:"reactor"`
+	ReactorWorkerThreads int        `opt:"reactor_worker_threads" min:"1"`
+	ReactorWorkerHWM     int        `opt:"reactor_worker_hwm" min:"1"`
 	RunnerReturns        bool       `opt:"runner_returns"`
 
 	// What the commands print.

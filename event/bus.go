@@ -145,6 +145,13 @@ func (b *Bus) Subscribe(prefix string) *Subscription {
 	return s
 }
 
+// SubscribeWhere is Subscribe for the tags that wants takes. It is called for each event, from several goroutines, and must not block.
+func (b *Bus) SubscribeWhere(wants func(tag string) bool) *Subscription {
+	s := newSubscription(b.metrics, wants)
+	b.attach(s)
+	return s
+}
+
 func (b *Bus) attach(s *Subscription) {
 	s.detach = func() {
 		b.mu.Lock()

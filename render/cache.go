@@ -54,7 +54,7 @@ func newCache(size int64, m *metrics) *cache {
 // cacheKey is the hash of the source and its names. Renders with renderers whose
 // result hangs on more than the context are not kept.
 func (j *job) cacheKey(pipe []stage) (key [sha256.Size]byte, ok bool) {
-	if j.r.cache.max < 0 {
+	if j.r.cache.max < 0 || j.src.Once {
 		return key, false
 	}
 	h := sha256.New()

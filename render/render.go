@@ -66,6 +66,8 @@ type Source struct {
 	SLS     string
 	SaltEnv string
 	Data    []byte
+	// Once says that no render will be like this one, so that its value is not worth keeping.
+	Once bool
 }
 
 // Context is what a template sees.

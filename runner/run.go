@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermaster/internal/pytext"
 	"clustermaster/wire"
 )
 
@@ -57,6 +58,9 @@ type Request struct {
 	Kwargs wire.Map
 	JID    string // "": a new one
 	User   string // "": UNKNOWN
+	// Low says that the call is low data of a reaction: whoever sends it bounds how many there are, and what is wrong with it is told in the
+	// ret event, as there is nobody else to tell.
+	Low bool
 }
 
 // Result is the outcome of a call. Return is what is to be shown: for a function that does not exist, a text; for wrong keywords, its documentation.
@@ -119,6 +123,9 @@ func New(client Client, reg *Registry, deps Deps) *Runner {
 // Docs is Registry.Docs of the runner's functions.
 func (r *Runner) Docs(prefix string) wire.Map { return r.reg.Docs(prefix) }
 
+// Lookup finds a function by its full name.
+func (r *Runner) Lookup(fun string) (Function, bool) { return r.reg.Lookup(fun) }
+
 // Tag is the tag that the events of a call begin with.
 func (r *Runner) Tag(jid string) string { return r.client.Prefix + "/" + jid }
 
@@ -156,11 +163,14 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 		req.User = "UNKNOWN"
 	}
 	f, ok := r.reg.Lookup(req.Fun)
-	if !ok {
+	if !ok && req.Low {
+		text := fmt.Sprintf("'%s' is not available.", req.Fun)
+		f = Function{Name: req.Fun, VarArgs: true, VarKwargs: true, Run: func(context.Context, *Call) (any, error) { return nil, errors.New(text) }}
+	} else if !ok {
 		return r.refuse(req, fmt.Sprintf("'%s' is not available.", req.Fun))
 	}
 	public := f.public(req)
-	if err := checkKeywords(f, public.Kwargs); err != nil {
+	if err := checkKeywords(f, public.Kwargs); err != nil && !req.Low {
 		res := r.refuse(public, err.Error())
 		res.Return = r.reg.Docs(req.Fun)
 		return res
@@ -170,7 +180,7 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 		{Key: "user", Value: req.User}, {Key: "fun_args", Value: funArgs(public)},
 	}
 	data = append(data, wire.Pair{Key: "_stamp", Value: r.deps.Stamp(r.deps.Now())})
-	if !r.enter(req.JID, data) {
+	if !r.enter(req.JID, data, req.Low) {
 		res := r.refuse(public, ErrBusy.Error())
 		res.Retcode = 1
 		return res
@@ -207,6 +217,9 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 		}}
 	var value any
 	b, err := bind(f, req.Args, req.Kwargs)
+	if err == nil && len(b.kwargs) > 0 && !f.VarKwargs {
+		err = &ArgumentError{Text: fmt.Sprintf("%s() got an unexpected keyword argument '%s'", f.short(), pytext.Str(b.kwargs[0].Key))}
+	}
 	if err == nil {
 		c.bound = b
 		value, err = r.guarded(ctx, f, c)
@@ -275,10 +288,10 @@ func (r *Runner) fire(jid, suffix string, data wire.Map) {
 	}
 }
 
-func (r *Runner) enter(jid string, data wire.Map) bool {
+func (r *Runner) enter(jid string, data wire.Map, bounded bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.running) >= r.deps.MaxRuns {
+	if !bounded && len(r.running) >= r.deps.MaxRuns {
 		return false
 	}
 	r.running[jid] = append(wire.Map(nil), data...)

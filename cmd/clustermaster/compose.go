@@ -34,6 +34,7 @@ import (
 	"clustermaster/operator"
 	"clustermaster/pillar"
 	"clustermaster/pushed"
+	"clustermaster/reactor"
 	"clustermaster/render"
 	"clustermaster/ringstore"
 	"clustermaster/statesync"
@@ -73,6 +74,7 @@ type rooms struct {
 	items   *fileserver.Server // pillar_roots
 	auth    *auth.Auth
 	tells   *operators
+	reactor *reactor.Reactor
 	sock    *operator.Server
 }
 
@@ -256,6 +258,7 @@ func (r *rooms) openMaster() error {
 	if r.auth, err = newAuth(r); err != nil {
 		return err
 	}
+	r.openReactor()
 	if r.tells, err = newOperators(r); err != nil {
 		return err
 	}
@@ -347,6 +350,7 @@ func (r *rooms) run(ctx context.Context) error {
 	if r.roots != nil {
 		upper.Go(func() error { return r.roots.Run(uctx) })
 	}
+	upper.Go(func() error { return r.reactor.Run(uctx) })
 	upper.Go(func() error { return r.sock.Serve(uctx) })
 	upper.Go(func() error { return r.serveHealth(uctx) })
 	upper.Go(func() error { return r.serveMinions(uctx) })

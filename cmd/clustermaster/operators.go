@@ -69,7 +69,7 @@ func newOperators(r *rooms) (*operators, error) {
 		runner.Config(func() wire.Map { m, _ := wireValue(o.Extra).(wire.Map); return m }),
 		runner.Documentation(func() *runner.Registry { return registry }, func() *runner.Registry { return wheels }),
 		runner.State(t), runner.Events(func(tag string, data wire.Map) { r.bus.Fire(tag, data) }),
-		runner.Salt(t), runner.OnMaster(onMaster{r}), runner.Matching(t), runner.Test(),
+		runner.Salt(t), runner.OnMaster(onMaster{r}), runner.Matching(t), runner.ReactorFamily(reactors{r}), runner.Test(),
 	)
 	if err != nil {
 		return nil, err

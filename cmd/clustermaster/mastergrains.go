@@ -1,0 +1,30 @@
+package main
+
+import (
+	"os"
+	"runtime"
+	"strings"
+
+	"clustermaster/config"
+	"clustermaster/wire"
+)
+
+// masterGrains are the grains of this master itself, for templates that are rendered on it: what can be told of a machine without a minion.
+func masterGrains(o *config.Options) wire.Map {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "localhost"
+	}
+	host, domain, _ := strings.Cut(name, ".")
+	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	grains := wire.Map{
+		{Key: "id", Value: o.ID}, {Key: "master", Value: o.ID}, {Key: "host", Value: host}, {Key: "nodename", Value: name}, {Key: "localhost", Value: name},
+		{Key: "fqdn", Value: name}, {Key: "domain", Value: domain}, {Key: "kernel", Value: "Linux"}, {Key: "cpuarch", Value: arch},
+		{Key: "num_cpus", Value: int64(runtime.NumCPU())}, {Key: "path", Value: os.Getenv("PATH")}, {Key: "pid", Value: int64(os.Getpid())},
+		{Key: "saltversion", Value: saltVersion},
+	}
+	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		grains = grains.Set("kernelrelease", strings.TrimSpace(string(b)))
+	}
+	return grains
+}

@@ -1,0 +1,30 @@
+package config
+
+import "clustermaster/internal/yaml11"
+
+// checkReactor names the entries of the option reactor that Salt passes over in silence.
+func (l *loader) checkReactor() {
+	for i, e := range l.o.Reactor {
+		m, ok := e.(yaml11.Map)
+		if !ok || len(m) != 1 {
+			l.warn("reactor", "entry %d is no map of one tag to files and counts for nothing: write - 'my/tag': [/srv/reactor/file.sls]", i+1)
+			continue
+		}
+		tag, ok := m[0].Key.(string)
+		if !ok {
+			l.warn("reactor", "entry %d has %s in place of a tag and counts for nothing: write it in quotes", i+1, textOf(m[0].Key))
+			continue
+		}
+		switch files := m[0].Value.(type) {
+		case string:
+		case []any:
+			for _, f := range files {
+				if _, ok := f.(string); !ok {
+					l.warn("reactor", "entry %d (%s) has something else than a path among its files: nothing reacts to its events", i+1, tag)
+				}
+			}
+		default:
+			l.warn("reactor", "entry %d (%s) names no files and counts for nothing: write a path or a list of paths", i+1, tag)
+		}
+	}
+}

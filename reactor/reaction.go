@@ -1,0 +1,278 @@
+package reactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/internal/yaml11"
+	"clustermaster/wire"
+)
+
+// Job is a local reaction: a job for minions, which nobody waits for.
+type Job struct {
+	Tgt          any
+	TgtType, Fun string
+	Args         []any // keywords as the last map, marked __kwarg__
+	Ret, JID     string
+	Kwargs       wire.Map // what else the SLS file says: metadata, delimiter, ret_config, ...
+}
+
+// Call is a runner, wheel or caller reaction.
+type Call struct {
+	Fun    string
+	Args   []any
+	Kwargs wire.Map
+}
+
+// Signature is what a function of the master takes.
+type Signature struct {
+	Params    []Param
+	VarKwargs bool
+}
+
+// Param is a named parameter.
+type Param struct {
+	Name     string
+	Required bool
+	Default  any
+}
+
+// errFormat is said of an empty or wrong `args`.
+var errFormat = errors.New("Incorrect argument format, check the Reactor System documentation for the correct format.") //nolint:staticcheck // Salt's text
+
+// errNoFunction is said of a function of the master that there is not.
+var errNoFunction = errors.New("function not available")
+
+// call reads a runner, wheel or caller reaction.
+func (r *Reactor) call(c chunk) (Call, error) {
+	args, kwargs, err := r.arguments(c)
+	if err != nil {
+		return Call{}, err
+	}
+	positional, err := iterate(args)
+	return Call{c.fun, positional, kwargs}, err
+}
+
+// job reads a local reaction.
+func (r *Reactor) job(c chunk) (Job, error) {
+	j := Job{Fun: c.fun, TgtType: "glob", Ret: c.String("ret"), JID: c.String("jid")}
+	tgt, ok := c.Get("tgt")
+	if !ok {
+		return Job{}, errors.New("local takes at least 2 arguments (1 given); say tgt")
+	}
+	j.Tgt = tgt
+	if t, ok := c.Get("tgt_type"); ok {
+		j.TgtType = pytext.Str(t)
+	}
+	args, kwargs, err := r.arguments(c)
+	if err != nil {
+		return Job{}, err
+	}
+	if j.Args, err = iterate(args); err != nil {
+		return Job{}, err
+	}
+	for i, a := range j.Args { // a jid is text wherever it comes from
+		if digits, ok := pytext.Int(a); ok && len(digits) == 20 {
+			j.Args[i] = digits
+		}
+	}
+	if len(kwargs) > 0 {
+		j.Args = append(j.Args, append(wire.Map{{Key: "__kwarg__", Value: true}}, kwargs...))
+	}
+	for _, p := range c.Map {
+		switch p.Key {
+		case "state", "fun", "tgt", "tgt_type", "arg", "kwarg", "args", "ret", "jid", "name", "order", "__id__", "__sls__":
+		default:
+			j.Kwargs = append(j.Kwargs, p)
+		}
+	}
+	return j, nil
+}
+
+// arguments reads what a function is called with: `args`, or `arg` and `kwarg`, or for functions of the master the keys themselves.
+func (r *Reactor) arguments(c chunk) (args any, kwargs wire.Map, err error) {
+	if given, ok := c.Get("args"); ok {
+		for _, item := range []string{"arg", "kwarg"} {
+			if v, ok := c.Get(item); ok {
+				r.log.Warn(fmt.Sprintf("Reactor '%s' is ignoring '%s' param %s due to presence of 'args' param. Check the Reactor System documentation for the correct argument format.",
+					c.id, item, pytext.Str(v)))
+			}
+		}
+		if list, ok := given.([]any); ok && c.state == "caller" && !isDictList(list) {
+			return list, nil, nil
+		}
+		m, ok := given.(wire.Map)
+		if !ok {
+			if m = repack(given); len(m) == 0 {
+				return nil, nil, errFormat
+			}
+		}
+		return nil, m, nil
+	}
+	arg, hasArg := c.Get("arg")
+	kwarg, hasKwarg := c.Get("kwarg")
+	var called Call
+	if (c.state == "runner" || c.state == "wheel") && !(hasArg && hasKwarg) {
+		sig, ok := r.deps.Signature(c.state, c.fun)
+		if !ok {
+			return nil, nil, errNoFunction
+		}
+		if called, err = sig.format(c); err != nil {
+			return nil, nil, err
+		}
+	}
+	if args = any(called.Args); hasArg {
+		args = arg
+	}
+	if kwargs = called.Kwargs; hasKwarg {
+		m, ok := kwarg.(wire.Map)
+		if !ok && kwarg != nil {
+			return nil, nil, fmt.Errorf("kwarg is %s; write a map", pytext.Repr(kwarg))
+		}
+		kwargs = m
+	}
+	return args, kwargs, nil
+}
+
+// internal are keys of low data that are no arguments.
+var internal = []string{"__id__", "__sls__", "name", "order", "fun", "key", "state"}
+
+// format binds the keys of low data to a function's parameters.
+func (s Signature) format(c chunk) (Call, error) {
+	var out Call
+	var missing, given int
+	var used []string
+	for _, p := range s.Params {
+		v, ok := c.Get(p.Name)
+		used = append(used, p.Name)
+		switch {
+		case p.Required && !ok:
+			missing++
+		case p.Required:
+			out.Args = append(out.Args, v)
+			given++
+		case ok:
+			out.Kwargs = append(out.Kwargs, wire.Pair{Key: p.Name, Value: v})
+		default:
+			out.Kwargs = append(out.Kwargs, wire.Pair{Key: p.Name, Value: p.Default})
+		}
+	}
+	if missing > 0 {
+		plural := ""
+		if given+missing > 1 {
+			plural = "s"
+		}
+		short := c.fun[strings.LastIndexByte(c.fun, '.')+1:]
+		return Call{}, fmt.Errorf("%s takes at least %d argument%s (%d given)", short, given+missing, plural, given)
+	}
+	for _, p := range c.Map {
+		name, _ := p.Key.(string)
+		if slices.Contains(used, name) || slices.Contains(internal, name) {
+			continue
+		}
+		if !s.VarKwargs {
+			return Call{}, fmt.Errorf("'%s' is an invalid keyword argument for '%s'", name, c.fun)
+		}
+		out.Kwargs = append(out.Kwargs, p)
+	}
+	return out, nil
+}
+
+// iterate is what Python makes of *value.
+func iterate(v any) ([]any, error) {
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case []any:
+		return slices.Clone(v), nil
+	case string:
+		var out []any
+		for _, c := range v {
+			out = append(out, string(c))
+		}
+		return out, nil
+	case wire.Map:
+		var out []any
+		for _, p := range v {
+			out = append(out, p.Key)
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("arg is %s; write a list", pytext.Repr(v))
+}
+
+func isDictList(list []any) bool {
+	return !slices.ContainsFunc(list, func(e any) bool { m, ok := e.(wire.Map); return !ok || len(m) != 1 })
+}
+
+// repack makes one map of a list of maps of one key; nil if it is none.
+func repack(v any) wire.Map {
+	if text, ok := v.(string); ok {
+		parsed, err := yaml11.Load([]byte(text))
+		if err != nil {
+			return nil
+		}
+		v = yaml11.ToWire(parsed)
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil
+	}
+	var out wire.Map
+	for _, e := range list {
+		switch e := e.(type) {
+		case wire.Map:
+			if len(e) != 1 {
+				return nil
+			}
+			out = out.Set(pytext.Str(e[0].Key), e[0].Value)
+		case string, int64, bool, float64:
+			out = out.Set(pytext.Str(e), nil)
+		default:
+			return nil
+		}
+	}
+	return out
+}
+
+// dispatch carries one reaction out, or queues it. What is wrong with it is logged, never fatal.
+func (r *Reactor) dispatch(ctx context.Context, c chunk) {
+	var err error
+	switch c.state {
+	case "local":
+		var j Job
+		if j, err = r.job(c); err == nil {
+			err = r.publish(ctx, j)
+		}
+	case "runner", "wheel", "caller":
+		var call Call
+		if call, err = r.call(c); err != nil {
+			break
+		}
+		if c.state == "caller" {
+			err = r.deps.Caller(ctx, call)
+			break
+		}
+		select {
+		case r.queue <- task{c, call}:
+			r.m.queued.Inc()
+			return
+		default:
+			r.m.reaction(c.state, "dropped")
+			r.log.Error(fmt.Sprintf("Reactor '%s' failed to execute %s '%s': TaskPool queue is full! Consider tuning reactor_worker_threads and/or reactor_worker_hwm", c.id, c.state, c.fun))
+			return
+		}
+	default:
+		err = fmt.Errorf("ReactWrap is missing a wrapper function for '%s'; there are local, runner, wheel and caller", c.state)
+	}
+	if err != nil {
+		r.m.reaction(c.state, "failed")
+		r.log.Error(fmt.Sprintf("Reactor '%s' failed to execute %s '%s'", c.id, c.state, c.fun), "sls", c.String("__sls__"), "err", err)
+		return
+	}
+	r.m.reaction(c.state, "done")
+}

@@ -1,0 +1,122 @@
+package runner
+
+import (
+	"context"
+	"errors"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// Reactors is what the family reactor asks of the reactor. Changes hold on every master and outlive restarts.
+type Reactors interface {
+	// Available says whether there is a reactor: the option reactor is set.
+	Available() bool
+	// Reactors are those in force, as the option has them: maps of a pattern on tags and its files.
+	Reactors() []any
+	// AddReactor reports false if the tag has one; DeleteReactor if it has none.
+	AddReactor(ctx context.Context, tag string, files []string) (bool, error)
+	DeleteReactor(ctx context.Context, tag string) (bool, error)
+	// Leading says whether events are reacted to; Lead changes that.
+	Leading() bool
+	Lead(ctx context.Context, on bool) error
+	// Fire fires one of the events by which Salt's reactor answers.
+	Fire(tag string, data wire.Map)
+}
+
+// errNoReactor is Salt's answer where the option reactor is not set.
+var errNoReactor = errors.New("Reactor system is not running.") //nolint:staticcheck // Salt's text
+
+// ReactorFamily is the family reactor.
+func ReactorFamily(r Reactors) []Function {
+	// told ends a change: the event with the reactors after it, and Salt's result.
+	told := func(done bool, tag, yes, no string) any {
+		comment := no
+		if done {
+			comment = yes
+		}
+		result := wire.Map{{Key: "status", Value: done}, {Key: "comment", Value: comment}}
+		r.Fire(tag, wire.Map{{Key: "reactors", Value: r.Reactors()}, {Key: "result", Value: result}})
+		return result
+	}
+	leading := func() any {
+		on := r.Leading()
+		r.Fire("salt/reactors/manage/leader/value", wire.Map{{Key: "result", Value: on}})
+		return on
+	}
+	family := []Function{
+		{
+			Name: "reactor.list", Params: []Param{Opt("saltenv", "base"), Opt("test", nil)},
+			Doc: "List the reactors in force, those that were added last.\n\nExample:\n\n    salt-run reactor.list",
+			Run: func(context.Context, *Call) (any, error) {
+				list := r.Reactors()
+				r.Fire("salt/reactors/manage/list-results", wire.Map{{Key: "reactors", Value: list}})
+				return list, nil
+			},
+		},
+		{
+			Name: "reactor.add", Params: []Param{Need("event"), Need("reactors"), Opt("saltenv", "base"), Opt("test", nil)},
+			Doc: "Add a reactor, on every master, until it is deleted.\n\nevent\n    A pattern on tags.\n\nreactors\n    A path, a glob, a salt:// address, or a list of them.\n\n" +
+				"Example:\n\n    salt-run reactor.add 'salt/cloud/*/destroyed' reactors='/srv/reactor/destroy/*.sls'",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				var files []string
+				switch v := pytext.Plain(c.Arg("reactors")).(type) {
+				case string:
+					files = []string{v}
+				case []any:
+					for _, e := range v {
+						path, ok := e.(string)
+						if !ok {
+							return nil, &ArgumentError{Text: "reactors must be a path or a list of paths, not " + pytext.Repr(v)}
+						}
+						files = append(files, path)
+					}
+				default:
+					return nil, &ArgumentError{Text: "reactors must be a path or a list of paths, not " + pytext.Repr(v)}
+				}
+				done, err := r.AddReactor(ctx, c.Text("event"), files)
+				if err != nil {
+					return nil, err
+				}
+				return told(done, "salt/reactors/manage/add-complete", "Reactor added.", "Reactor already exists."), nil
+			},
+		},
+		{
+			Name: "reactor.delete", Params: []Param{Need("event"), Opt("saltenv", "base"), Opt("test", nil)},
+			Doc: "Delete the reactors of a pattern on tags, on every master; those of the option reactor too, until reactor.add brings the pattern back.\n\n" +
+				"Example:\n\n    salt-run reactor.delete 'salt/cloud/*/destroyed'",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				done, err := r.DeleteReactor(ctx, c.Text("event"))
+				if err != nil {
+					return nil, err
+				}
+				return told(done, "salt/reactors/manage/delete-complete", "Reactor deleted.", "Reactor does not exists."), nil
+			},
+		},
+		{
+			Name: "reactor.is_leader",
+			Doc:  "Tell whether events are reacted to: the same on every master.\n\nExample:\n\n    salt-run reactor.is_leader",
+			Run:  func(context.Context, *Call) (any, error) { return leading(), nil },
+		},
+		{
+			Name: "reactor.set_leader", Params: []Param{Opt("value", true)},
+			Doc: "Have the whole cluster react to events, or with False nobody.\n\nExample:\n\n    salt-run reactor.set_leader True",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				if err := r.Lead(ctx, c.True("value")); err != nil {
+					return nil, err
+				}
+				return leading(), nil
+			},
+		},
+	}
+	for i, f := range family {
+		run := f.Run
+		family[i].Run = func(ctx context.Context, c *Call) (any, error) {
+			if !r.Available() {
+				return nil, errNoReactor
+			}
+			return run(ctx, c)
+		}
+	}
+	return family
+}
