@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"clustermaster/internal/pytext"
 	"clustermaster/wire"
 )
 
@@ -28,6 +29,19 @@ const (
 type ran struct {
 	pid, retcode   int
 	stdout, stderr string
+	late           bool // it was ended by its timeout; stdout says so
+}
+
+// all is what the command left as cmd.run_all has it.
+func (r ran) all() wire.Map {
+	if r.late {
+		return wire.Map{
+			{Key: "stdout", Value: r.stdout}, {Key: "stderr", Value: r.stderr}, {Key: "retcode", Value: int64(r.retcode)}, {Key: "pid", Value: int64(r.pid)},
+		}
+	}
+	return wire.Map{
+		{Key: "pid", Value: int64(r.pid)}, {Key: "retcode", Value: int64(r.retcode)}, {Key: "stdout", Value: r.stdout}, {Key: "stderr", Value: r.stderr},
+	}
 }
 
 func commandFunctions() []function {
@@ -47,6 +61,9 @@ func commandFunctions() []function {
 			if err != nil {
 				return nil, err
 			}
+			if c.is("hide_output") {
+				r.stdout, r.stderr = "", ""
+			}
 			return result(r), nil
 		}}
 	}
@@ -55,11 +72,7 @@ func commandFunctions() []function {
 		make("cmd.run", true, false, stdout), make("cmd.shell", true, true, stdout), make("cmd.run_stdout", false, false, stdout),
 		make("cmd.run_stderr", false, false, func(r ran) any { return r.stderr }),
 		make("cmd.retcode", true, false, func(r ran) any { return int64(r.retcode) }),
-		make("cmd.run_all", false, false, func(r ran) any {
-			return wire.Map{
-				{Key: "pid", Value: int64(r.pid)}, {Key: "retcode", Value: int64(r.retcode)}, {Key: "stdout", Value: r.stdout}, {Key: "stderr", Value: r.stderr},
-			}
-		}),
+		make("cmd.run_all", false, false, func(r ran) any { return r.all() }),
 		{name: "cmd.has_exec", params: []param{need("cmd")}, run: func(_ context.Context, c *call) (any, error) {
 			_, err := exec.LookPath(c.text("cmd"))
 			return err == nil, nil
@@ -77,12 +90,15 @@ func commandFunctions() []function {
 // command runs the command of a call on the master. joined sends stderr where stdout goes. Without python_shell there is no shell: the
 // text is split as a shell would.
 func (c *call) command(ctx context.Context, joined bool) (ran, error) {
-	if t := c.any("timeout"); t != nil {
-		if n, ok := number(t); ok && n > 0 {
-			var stop context.CancelFunc
-			ctx, stop = context.WithTimeout(ctx, time.Duration(n)*time.Second)
-			defer stop()
-		}
+	outer := ctx
+	if d := duration(c.any("timeout")); d > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, d)
+		defer stop()
+	}
+	accept, err := c.accepted()
+	if err != nil {
+		return ran{}, err
 	}
 	if c.is("template") || c.is("bg") {
 		return ran{}, errors.New("template and bg are not supported on a master")
@@ -118,8 +134,16 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	err = cmd.Run()
 	var exit *exec.ExitError
 	switch {
+	case outer.Err() != nil:
+		return ran{}, fmt.Errorf("%s: %w", argv[0], outer.Err())
 	case ctx.Err() != nil:
-		return ran{}, fmt.Errorf("%s: timed out", argv[0])
+		said := pytext.Str(c.any("cmd"))
+		if c.any("python_shell") != true {
+			said = pytext.Repr(argv)
+		}
+		return ran{
+			pid: cmd.Process.Pid, retcode: 1, late: true, stdout: fmt.Sprintf("%s : Timed out after %s seconds", said, pytext.Str(c.any("timeout"))),
+		}, nil
 	case errors.As(err, &exit), errors.Is(err, exec.ErrWaitDelay):
 	case err != nil:
 		return ran{}, fmt.Errorf("Unable to run command '%s': %w", strings.Join(argv, " "), err)
@@ -131,10 +155,54 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	if c.is("rstrip") {
 		r.stdout, r.stderr = rstrip(r.stdout), rstrip(r.stderr)
 	}
+	if accept(r) {
+		r.retcode = 0
+	}
 	if r.retcode != 0 && !c.is("ignore_retcode") {
 		c.deps.Log.Warn("command of a template failed", "minion", c.who.ID, "cmd", argv[0], "retcode", r.retcode)
 	}
 	return r, nil
+}
+
+// accepted tells which ends of the command count as good: by success_retcodes, or a text in what it printed.
+func (c *call) accepted() (func(ran) bool, error) {
+	codes := make(map[int]bool)
+	for _, v := range c.split("success_retcodes") {
+		n, ok := pytext.ParseInt(text(v))
+		if !ok {
+			return nil, errors.New("success_retcodes must be a list of integers")
+		}
+		codes[n] = true
+	}
+	stdout, stderr := c.split("success_stdout"), c.split("success_stderr")
+	return func(r ran) bool {
+		in := func(printed string, wanted []any) bool {
+			return slices.ContainsFunc(wanted, func(v any) bool { return strings.Contains(printed, text(v)) })
+		}
+		return codes[r.retcode] || in(r.stdout, stdout) || in(r.stderr, stderr)
+	}, nil
+}
+
+// split is an argument that is a list, or a text of words with commas.
+func (c *call) split(name string) []any {
+	v := c.any(name)
+	if list, ok := v.([]any); ok || v == nil {
+		return list
+	}
+	var out []any
+	for _, word := range strings.Split(text(v), ",") {
+		out = append(out, strings.TrimSpace(word))
+	}
+	return out
+}
+
+// duration is a number of seconds; 0 for what is none.
+func duration(v any) time.Duration {
+	if f, ok := v.(float64); ok {
+		return time.Duration(f * float64(time.Second))
+	}
+	n, _ := number(v)
+	return time.Duration(n) * time.Second
 }
 
 // rstrip is Python's str.rstrip.
@@ -156,7 +224,7 @@ func (c *call) argv() ([]string, error) {
 	if c.any("python_shell") == true {
 		return []string{c.text("shell"), "-c", line}, nil
 	}
-	out, err := shellSplit(line)
+	out, err := ShellSplit(line)
 	if err == nil && len(out) == 0 {
 		err = errors.New("empty command")
 	}
@@ -208,7 +276,7 @@ func (c *call) environment() []string {
 func credential(name string) (*syscall.Credential, error) {
 	u, err := user.Lookup(name)
 	if err != nil {
-		return nil, fmt.Errorf("run as %q: %w", name, err)
+		return nil, fmt.Errorf("User '%s' is not available", name) //nolint:staticcheck // Salt's text
 	}
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	if err != nil {
@@ -219,6 +287,20 @@ func credential(name string) (*syscall.Credential, error) {
 		return nil, fmt.Errorf("run as %q: %w", name, err)
 	}
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// GiveTo makes files another user's, as whom a command is to run.
+func GiveTo(name string, paths ...string) error {
+	who, err := credential(name)
+	if err != nil {
+		return err
+	}
+	for _, p := range paths {
+		if err := os.Chown(p, int(who.Uid), int(who.Gid)); err != nil {
+			return fmt.Errorf("give %s to %s: %w", p, name, err)
+		}
+	}
+	return nil
 }
 
 // bounded keeps the first bytes of what is written to it. It has no ReadFrom, by which the bound would be passed over.
@@ -238,8 +320,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// shellSplit is Python's shlex.split.
-func shellSplit(s string) ([]string, error) {
+// ShellSplit is Python's shlex.split.
+func ShellSplit(s string) ([]string, error) {
 	var out []string
 	var word strings.Builder
 	in, quote := false, byte(0)

@@ -98,6 +98,22 @@ func (m *Modules) Has(name string) bool {
 	return ok
 }
 
+// Param is a parameter as callers see it.
+type Param struct {
+	Name     string
+	Default  any
+	Optional bool
+}
+
+// Params are a function's parameters in their order; rest tells that it takes any further arguments and keywords.
+func (m *Modules) Params(fun string) (params []Param, rest bool) {
+	f := m.byName[fun]
+	for _, p := range f.params {
+		params = append(params, Param{Name: p.name, Default: p.fallback, Optional: p.optional})
+	}
+	return params, f.rest
+}
+
 // Call runs a function for a minion.
 func (m *Modules) Call(ctx context.Context, who Minion, fun string, args []any, kwargs wire.Map) (any, error) {
 	f, ok := m.byName[fun]

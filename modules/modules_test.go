@@ -61,9 +61,10 @@ func TestCommandEnds(t *testing.T) {
 	m := New(Deps{})
 	mark := filepath.Join(t.TempDir(), "mark")
 	began := time.Now()
-	_, err := call1(t, m, "cmd.run", []any{"sh -c 'sleep 60; touch " + mark + "' & sleep 60"}, wire.Map{{Key: "python_shell", Value: true}, {Key: "timeout", Value: int64(1)}})
-	if err == nil || !strings.Contains(err.Error(), "timed out") {
-		t.Fatal(err)
+	line := "sh -c 'sleep 60; touch " + mark + "' & sleep 60"
+	got, err := call1(t, m, "cmd.run", []any{line}, wire.Map{{Key: "python_shell", Value: true}, {Key: "timeout", Value: int64(1)}})
+	if err != nil || got != line+" : Timed out after 1 seconds" {
+		t.Fatal(got, err)
 	}
 	if took := time.Since(began); took > 30*time.Second {
 		t.Error("it took", took)
@@ -119,7 +120,7 @@ func TestShellSplit(t *testing.T) {
 	for in, want := range map[string]string{
 		`a  b`: `["a" "b"]`, `a 'b c' d`: `["a" "b c" "d"]`, `"a \"b\" \n"`: `["a \"b\" \\n"]`, `a\ b ''`: `["a b" ""]`, `x"y"'z'`: `["xyz"]`, "": `[]`,
 	} {
-		if got, err := shellSplit(in); fmt.Sprintf("%q", got) != want || err != nil {
+		if got, err := ShellSplit(in); fmt.Sprintf("%q", got) != want || err != nil {
 			t.Errorf("%s: %q %v", in, got, err)
 		}
 	}
