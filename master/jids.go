@@ -13,6 +13,9 @@ type jids struct {
 	last time.Time
 }
 
+// NewJID makes a job id for a job that is published later. It is safe for concurrent use.
+func (m *Master) NewJID() string { return m.jids.next(m.now()) }
+
 func (j *jids) next(now time.Time) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

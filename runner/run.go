@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -61,6 +62,8 @@ type Request struct {
 	// Low says that the call is low data of a reaction: whoever sends it bounds how many there are, and what is wrong with it is told in the
 	// ret event, as there is nobody else to tell.
 	Low bool
+	// Shown says that many may see the result: a function that tells a secret returns what events have of it.
+	Shown bool
 }
 
 // Result is the outcome of a call. Return is what is to be shown: for a function that does not exist, a text; for wrong keywords, its documentation.
@@ -151,6 +154,22 @@ func (r *Runner) Start(ctx context.Context, req Request) (jid string, err error)
 // Wait returns when every call that Start began has ended. End the context given to Start first.
 func (r *Runner) Wait() { r.calls.Wait() }
 
+// Takes reports whether a function has a parameter of that name.
+func (r *Runner) Takes(fun, param string) bool {
+	f, _ := r.reg.Lookup(fun)
+	return slices.ContainsFunc(f.Params, func(p Param) bool { return p.Name == param })
+}
+
+// Check returns a request as others may see it, without the values of secret parameters, or says why its call can't begin.
+func (r *Runner) Check(req Request) (Request, error) {
+	f, ok := r.reg.Lookup(req.Fun)
+	if !ok {
+		return req, fmt.Errorf("'%s' is not available.", req.Fun) //nolint:staticcheck // Salt's text
+	}
+	req = f.public(req)
+	return req, checkKeywords(f, req.Kwargs)
+}
+
 // Run makes one call and returns when it is over and stored.
 func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	if out == nil {
@@ -192,6 +211,9 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	kept := res.Return
 	if told, ok := res.Return.(Told); ok {
 		res.Return, kept = told.Value, told.Kept
+		if req.Shown {
+			res.Return = told.Kept
+		}
 	}
 	data = append(data.Set("_stamp", r.deps.Stamp(r.deps.Now())), wire.Pair{Key: "return", Value: kept}, wire.Pair{Key: "success", Value: res.Success})
 	if !res.Success {
