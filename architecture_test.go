@@ -42,7 +42,7 @@ var rooms = map[string]room{
 	"modules":             {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pytext", "internal/yaml11", "target", "wire"}, "functions ask everything else through interfaces"},
 	"pillar":              {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pyregex", "internal/pytext", "internal/yaml11", "modules", "render", "target", "wire"}, "pillars are made of files and functions that are asked through interfaces"},
 	"state":               {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pytext", "modules", "render", "wire"}, "the compiler asks for files, functions and events through interfaces"},
-	"states":              {[]string{"internal/fnmatch", "internal/pytext", "modules", "state", "wire"}, "state functions ask for minions and runners through interfaces"},
+	"states":              {[]string{"gather", "internal/fnmatch", "internal/pyregex", "internal/pytext", "modules", "state", "wire"}, "state functions ask for minions and runners through interfaces"},
 	"event":               {[]string{"wire"}, "the bus knows tags, not what they mean"},
 	"target":              {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "matchers are functions of what a Source says"},
 	"ringstore/ringtest":  {[]string{"hashring", "ringstore"}, "the stores of tests"},

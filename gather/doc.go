@@ -1,6 +1,7 @@
 // Package gather publishes a job and collects its returns, as Salt's local client does.
 //
-// Lives here: the algorithm: who is expected, when silence is asked about with saltutil.find_job, when to stop.
+// Lives here: the algorithm: who is expected, when silence is asked about with saltutil.find_job, when to stop; batches
+// (a window over the minions that answer a ping) and who has a function.
 //
 // Does not: reach a master (interface Master), print (package cli), or keep returns (package jobcache).
 //
