@@ -171,6 +171,9 @@ func (l *loader) checkMissing() {
 	}
 	l.checkReactor()
 	l.warnUnused()
+	if o.EnableClearCommands {
+		l.warn("enable_clear_commands", "orders of users on port %d cross the network unsealed, with their keys, passwords and tokens; the commands don't need it", o.RetPort)
+	}
 	if o.OpenMode {
 		l.warn("open_mode", "every minion that asks is let in, with any key; turn it off as soon as you can")
 	}

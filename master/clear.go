@@ -3,41 +3,66 @@ package master
 import (
 	"context"
 	"net/netip"
+	"time"
 
 	"clustermaster/wire"
 )
 
-// clear answers the commands that come unsealed. publish, runner, wheel and the tokens need enable_clear_commands, which
-// in turn needs the access control of the operator's commands; until that is asked they answer as to a caller whom Salt does
-// not know.
+// clear answers the commands that come unsealed: sign-ins, pings, and the orders of users (publish, runner, wheel, mk_token,
+// get_token). Without enable_clear_commands orders are answered as to a caller whom Salt does not know.
 func (m *Master) clear(ctx context.Context, env wire.Envelope, remote netip.AddrPort) ([]byte, error) {
 	cmd := env.Clear.String("cmd")
-	var reply any = wire.Map{}
 	switch cmd {
 	case "_auth":
 		return m.signIn(ctx, env, remote)
 	case "ping":
 		return wire.ClearReply(env.Clear)
+	}
+	order, known := clearOrders[cmd]
+	if !known || !m.opts.ClearCommands {
+		m.refused.note("clear_command", "", remote)
+		return wire.ClearReply(switchedOff(cmd, env.Clear))
+	}
+	began := time.Now()
+	reply, refusal := order(m, ctx, &clearOrder{cmd: cmd, load: env.Clear, remote: remote})
+	m.metrics.requests.WithLabelValues(cmd).Observe(time.Since(began).Seconds())
+	if refusal != nil {
+		return m.refuse(refusal, "", remote), nil
+	}
+	return wire.ClearReply(reply)
+}
+
+// clearOrder is one order of a user as it came.
+type clearOrder struct {
+	cmd    string
+	load   wire.Map
+	remote netip.AddrPort
+}
+
+// clearOrders are the commands that enable_clear_commands switches on. A refusal answers a load that Salt's handler fails at.
+var clearOrders = map[string]func(*Master, context.Context, *clearOrder) (any, *wire.Refusal){
+	"publish": (*Master).clearPublish, "runner": (*Master).clearRunner, "wheel": (*Master).clearWheel,
+	"mk_token": (*Master).makeToken, "get_token": (*Master).getToken,
+}
+
+// malformed is the answer to an order that lacks what Salt's handler reads.
+func malformed() *wire.Refusal { return wire.Failed("clear_malformed") }
+
+// switchedOff is the answer to a command that is not served.
+func switchedOff(cmd string, load wire.Map) any {
+	switch cmd {
 	case "publish":
-		reply = refusedBy("AuthenticationError", "Authentication error occurred.")
+		return notAuthenticated
 	case "runner", "wheel":
-		switch {
-		case has(env.Clear, "token"):
-			reply = refusedBy("TokenAuthenticationError", `Authentication failure of type "token" occurred.`)
-		case has(env.Clear, "eauth"):
-			reply = refusedBy("EauthAuthenticationError", `Authentication failure of type "eauth" occurred for user `+userOf(env.Clear)+".")
-		default:
-			reply = refusedBy("UserAuthenticationError", `Authentication failure of type "user" occurred`)
-		}
+		return kindOf(load).refusal(load)
 	case "mk_token":
-		reply = ""
+		return ""
 	case "get_token":
-		if !has(env.Clear, "token") {
-			reply = false
+		if !has(load, "token") {
+			return false
 		}
 	}
-	m.refused.note("clear_command", "", remote)
-	return wire.ClearReply(reply)
+	return wire.Map{}
 }
 
 func has(m wire.Map, key string) bool {
@@ -45,14 +70,34 @@ func has(m wire.Map, key string) bool {
 	return ok
 }
 
-// userOf is the name that a caller gives himself, which goes back to nobody but him.
-func userOf(m wire.Map) string {
-	if user := m.String("username"); user != "" && len(user) <= 64 {
-		return user
+// makeToken is mk_token.
+func (m *Master) makeToken(ctx context.Context, o *clearOrder) (any, *wire.Refusal) {
+	if m.deps.Auth == nil {
+		m.refuseOrder(o, "clear_credentials", userOf(o.load), nil)
+		return "", nil
 	}
-	return "UNKNOWN"
+	token, err := m.deps.Auth.MakeToken(ctx, o.load)
+	if err != nil {
+		m.refuseOrder(o, "clear_credentials", userOf(o.load), nil)
+		return "", nil
+	}
+	m.accepted(o, kindEauth)
+	return token, nil
 }
 
-func refusedBy(name, message string) wire.Map {
-	return wire.Map{{Key: "error", Value: wire.Map{{Key: "name", Value: name}, {Key: "message", Value: message}}}}
+// getToken is get_token.
+func (m *Master) getToken(ctx context.Context, o *clearOrder) (any, *wire.Refusal) {
+	v, given := o.load.Get("token")
+	if !given {
+		return false, nil
+	}
+	text, _ := v.(string)
+	if m.deps.Auth != nil {
+		if token, ok := m.deps.Auth.Token(ctx, text); ok {
+			m.accepted(o, kindToken)
+			return token, nil
+		}
+	}
+	m.refuseOrder(o, "clear_token", "", nil)
+	return wire.Map{}, nil
 }

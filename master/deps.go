@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"clustermaster/acl"
 	"clustermaster/cluster"
 	"clustermaster/event"
 	"clustermaster/jobcache"
@@ -32,6 +33,42 @@ type Deps struct {
 	Pushed      Pushed   // optional: pushed files are refused
 	// Runner runs a runner function for a minion (peer_run) and returns its return. Optional: none runs.
 	Runner func(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error)
+
+	// Of the orders of users (enable_clear_commands), all optional.
+	ACL      *acl.Rules // nil: nobody but root and the master's user has rights
+	UserKeys UserKeys   // nil: no key is good
+	Auth     Auth       // nil: no external_auth
+	Runners  Runners    // nil: none are run
+}
+
+// UserKeys are the keys of users of the masters' machines.
+type UserKeys interface {
+	// Key returns the key of a user, the same on every master; false if he has none.
+	Key(user string) (string, bool)
+}
+
+// Identity is somebody whom Auth has confirmed.
+type Identity struct {
+	Name   string
+	Rights *acl.Rights // never nil
+}
+
+// Auth confirms users by external_auth. It takes its time for a refusal, bounds attempts and logs them.
+type Auth interface {
+	// Authenticate confirms eauth, username and password.
+	Authenticate(ctx context.Context, creds wire.Map) (Identity, error)
+	ByToken(ctx context.Context, token string) (Identity, error)
+	// MakeToken authenticates and returns Salt's map of a new token; Token that of one which is good.
+	MakeToken(ctx context.Context, creds wire.Map) (wire.Map, error)
+	Token(ctx context.Context, token string) (wire.Map, bool)
+}
+
+// Runners runs runner and wheel functions on this master.
+type Runners interface {
+	// StartRunner returns when the call is under way; it goes on after the caller has left. Error: too many are running.
+	StartRunner(o RunOrder) (jid, tag string, err error)
+	// RunWheel returns when the function has ended.
+	RunWheel(ctx context.Context, o RunOrder) Ran
 }
 
 // Pushed keeps the files that minions push.

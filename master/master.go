@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"clustermaster/acl"
 	"clustermaster/keystore"
 	"clustermaster/wire"
 )
@@ -30,6 +31,7 @@ type Master struct {
 	known    *knownJobs
 	signedIn *signedIn
 	jids     jids
+	orders   orders
 
 	peers    peerLosses
 	closing  sync.Mutex // orders Close after the start of trackers
@@ -70,6 +72,9 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 	}
 	if m.deps.Presence == nil {
 		m.deps.Presence = m.signedIn
+	}
+	if m.deps.ACL == nil {
+		m.deps.ACL = new(acl.Rules)
 	}
 	m.stopped, m.stop = context.WithCancel(context.Background())
 	return m, nil

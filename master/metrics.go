@@ -13,6 +13,7 @@ type metrics struct {
 	delivered *prometheus.CounterVec
 
 	unauthorized prometheus.Counter
+	orders       *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -45,9 +46,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		unauthorized: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "clustermaster_jobs_unauthorized_total", Help: "Jobs that publisher_acl did not allow.",
 		}),
+		orders: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "clustermaster_clear_orders_total", Help: "Orders of users on the request port, by command and by the proof that was accepted, or refused.",
+		}, []string{"cmd", "result"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.requests, m.refused, m.auth, m.returns, m.events, m.published, m.resent, m.delivered, m.unauthorized)
+		reg.MustRegister(m.requests, m.refused, m.auth, m.returns, m.events, m.published, m.resent, m.delivered, m.unauthorized, m.orders)
 	}
 	return m
 }

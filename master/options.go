@@ -57,6 +57,10 @@ type Options struct {
 	FileRecv        bool          // file_recv
 	FileRecvMaxSize int64         // file_recv_max_size in bytes
 
+	// Orders of users.
+	ClearCommands bool     // enable_clear_commands
+	MasterUsers   []string // the option user, and who this process runs as if that is another: their keys are good for any claim
+
 	// Publishing.
 	SignPubMessages         bool
 	PublishSigningAlgorithm string // "" means PKCS1v15-SHA1

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clustermaster/acl"
+	"clustermaster/internal/pytext"
 	"clustermaster/target"
 	"clustermaster/wire"
 )
@@ -23,7 +24,11 @@ type PublishRequest struct {
 	Kwargs  wire.Map
 	Timeout time.Duration // "to"; 0 leaves it out
 	Rights  *acl.Rights   // what User may order; nil: anything
+	Load    wire.Map      // the request as it came, for events and the job cache; nil: it is made of the rest
 }
+
+// noJID is Published.Error for a job id that can't be one.
+const noJID = "Master failed to assign jid"
 
 // Published is what became of a PublishRequest.
 type Published struct {
@@ -53,7 +58,7 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 		r.Arg = []any{}
 	}
 	if r.JID != "" && !validJID(r.JID) {
-		return Published{Error: "Master failed to assign jid"}, nil
+		return Published{Error: noJID}, nil
 	}
 	r.TgtType, r.Tgt = target.ForMinions(r.TgtType, r.Tgt, m.deps.Targets)
 	delimiter := r.Kwargs.String("delimiter")
@@ -70,7 +75,7 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 		}
 	}
 	if len(found.Minions) == 0 && !m.opts.OrderMasters {
-		return Published{Missing: found.Missing, Incomplete: found.Incomplete, Error: "Master could not resolve minions for target " + target.Text(textual(r.Tgt))}, nil
+		return Published{Missing: found.Missing, Incomplete: found.Incomplete, Error: "Master could not resolve minions for target " + pytext.Str(textual(r.Tgt))}, nil
 	}
 	if r.JID == "" {
 		r.JID = m.jids.next(m.now())
@@ -118,14 +123,20 @@ func (m *Master) authorized(ctx context.Context, r PublishRequest, minions []str
 	}
 	m.log.Warn("order refused by publisher_acl", "user", r.User, "fun", r.Fun, "tgt", textual(r.Tgt))
 	m.metrics.unauthorized.Inc()
-	m.deps.Bus.Fire(tagify("salt/job", r.JID, "error"), append(redact(requestLoad(r)), wire.Pair{Key: "error", Value: wire.Map{
-		{Key: "name", Value: "AuthorizationError"}, {Key: "message", Value: acl.NotAuthorized},
-	}}))
+	switch {
+	case r.Load == nil:
+		m.tellRefused(requestLoad(r), r.JID, notAuthorized)
+	case has(r.Load, "jid"):
+		m.tellRefused(r.Load, r.JID, notAuthorized)
+	}
 	return false, nil
 }
 
 // requestLoad is the request as events and the job cache have it, before secrets are taken out.
 func requestLoad(r PublishRequest) wire.Map {
+	if r.Load != nil {
+		return slices.Clone(r.Load).Set("kwargs", orEmpty(r.Kwargs)).Set("jid", r.JID).Set("user", r.User)
+	}
 	return wire.Map{
 		{Key: "cmd", Value: "publish"}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg},
 		{Key: "tgt_type", Value: r.TgtType}, {Key: "ret", Value: r.Ret}, {Key: "jid", Value: r.JID}, {Key: "kwargs", Value: orEmpty(r.Kwargs)},
@@ -140,11 +151,11 @@ func (m *Master) publishLoad(r PublishRequest, delimiter string) wire.Map {
 		{Key: "jid", Value: r.JID}, {Key: "ret", Value: r.Ret},
 	}
 	masterID := m.opts.MasterID
-	if id := r.Kwargs.String("master_id"); id != "" {
-		masterID = id
-	}
 	if masterID != "" {
 		load = load.Set("master_id", masterID)
+	}
+	if id, ok := r.Kwargs.Get("master_id"); ok {
+		load = load.Set("master_id", id)
 	}
 	if delimiter != "" && delimiter != target.DefaultDelimiter {
 		load = load.Set("delimiter", delimiter)
@@ -157,15 +168,22 @@ func (m *Master) publishLoad(r PublishRequest, delimiter string) wire.Map {
 		load = load.Set("to", int64(r.Timeout/time.Second))
 	}
 	for _, key := range forwarded {
-		if v, ok := r.Kwargs.Get(key); ok && v != nil && v != "" {
+		if v, ok := r.Kwargs.Get(key); ok {
 			load = load.Set(key, v)
 		}
 	}
-	if v, _ := r.Kwargs.Get("start_event"); v == true {
+	if v, _ := r.Kwargs.Get("start_event"); pytext.Truth(v) {
 		load = load.Set("start_event", true)
 	}
 	if r.User != "" {
 		load = load.Set("user", r.User)
+	}
+	if m.opts.OrderMasters { // a syndic orders with no more rights than its user has
+		list := []any{}
+		if r.Rights != nil {
+			list = append(list, r.Rights.List()...)
+		}
+		load = load.Set("auth_list", list)
 	}
 	return load
 }

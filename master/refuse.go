@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"clustermaster/target"
 )
 
 // refusalLogInterval is how often a reason is logged at most; what came between is counted in the line.
@@ -25,7 +27,25 @@ type refusalLog struct {
 	suppressed int
 }
 
+// note tells of a minion's request.
 func (r *refusals) note(reason, id string, remote netip.AddrPort) {
+	r.tell(reason, remote, "minion", shortened(id))
+}
+
+// order tells of a user's order; fun may be any value.
+func (r *refusals) order(reason, cmd, user string, fun any, remote netip.AddrPort) {
+	r.tell(reason, remote, "cmd", cmd, "user", shortened(user), "fun", shortened(target.Text(fun)))
+}
+
+// shortened is what a stranger says, as a log may have it.
+func shortened(s string) string {
+	if len(s) > 64 {
+		return s[:64]
+	}
+	return s
+}
+
+func (r *refusals) tell(reason string, remote netip.AddrPort, who ...any) {
 	r.metrics.refused.WithLabelValues(reason).Inc()
 	now := time.Now()
 	r.mu.Lock()
@@ -42,8 +62,5 @@ func (r *refusals) note(reason, id string, remote netip.AddrPort) {
 	suppressed := l.suppressed
 	l.last, l.suppressed = now, 0
 	r.mu.Unlock()
-	if len(id) > 64 {
-		id = id[:64]
-	}
-	r.log.Warn("request refused", "reason", reason, "minion", id, "addr", remote, "n", suppressed+1)
+	r.log.Warn("request refused", append(who, "reason", reason, "addr", remote, "n", suppressed+1)...)
 }

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"clustermaster/internal/pytext"
@@ -21,6 +22,39 @@ func (e *KeywordError) Error() string {
 		return "The following keyword argument is not valid: " + e.Keywords[0]
 	}
 	return "The following keyword arguments are not valid: " + strings.Join(e.Keywords, ", ")
+}
+
+// clientKeys are keys of low data that say how to call, not with what; a function may have a parameter of such a name all the same.
+var clientKeys = []string{
+	"__jid__", "__tag__", "__user__", "client", "cmd", "eauth", "full_return", "fun", "kwarg", "match", "password", "print_event", "token", "username",
+}
+
+// byName turns low data into a call as Salt does: what is required stands first, then all that is optional by name, with defaults where
+// nothing is given. What is required and missing shows when the call is bound.
+func (f Function) byName(low wire.Map) (args []any, kwargs wire.Map) {
+	named := false
+	for _, p := range f.Params {
+		v, given := low.Get(p.Name)
+		switch {
+		case p.Required && given && !named:
+			args = append(args, v)
+		case p.Required:
+			named = true // the rest goes by name, or args would be shifted
+			if given {
+				kwargs = append(kwargs, wire.Pair{Key: p.Name, Value: v})
+			}
+		case given:
+			kwargs = append(kwargs, wire.Pair{Key: p.Name, Value: v})
+		default:
+			kwargs = append(kwargs, wire.Pair{Key: p.Name, Value: p.Default})
+		}
+	}
+	for _, p := range low {
+		if name, _ := p.Key.(string); !f.has(name) && !slices.Contains(clientKeys, name) {
+			kwargs = append(kwargs, p)
+		}
+	}
+	return args, kwargs
 }
 
 // bound holds the arguments of one call by parameter.

@@ -64,6 +64,8 @@ type Request struct {
 	Low bool
 	// Shown says that many may see the result: a function that tells a secret returns what events have of it.
 	Shown bool
+	// ByName says that Kwargs are the function's parameters by name, beside keys that mean nothing to it, as clients of Salt send them.
+	ByName bool
 }
 
 // Result is the outcome of a call. Return is what is to be shown: for a function that does not exist, a text; for wrong keywords, its documentation.
@@ -77,6 +79,8 @@ type Result struct {
 	Outputter string
 	// NotRun is set when the call never began (unknown function, unknown keywords): Return then goes through the nested outputter.
 	NotRun bool
+	// Refused says why a call never began.
+	Refused string
 }
 
 // Output receives what a function shows while it runs. kind is "print" (v is text for standard output, to be written as it is), "warning" (the same
@@ -182,6 +186,9 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 		req.User = "UNKNOWN"
 	}
 	f, ok := r.reg.Lookup(req.Fun)
+	if req.ByName {
+		req.Args, req.Kwargs = f.byName(req.Kwargs) // without parameters if there is no such function
+	}
 	if !ok && req.Low {
 		text := fmt.Sprintf("'%s' is not available.", req.Fun)
 		f = Function{Name: req.Fun, VarArgs: true, VarKwargs: true, Run: func(context.Context, *Call) (any, error) { return nil, errors.New(text) }}
@@ -285,7 +292,7 @@ func (r *Runner) refuse(req Request, text string) Result {
 		{Key: "success", Value: false}, {Key: "return", Value: text}, {Key: "retcode", Value: int64(254)},
 		{Key: "fun", Value: req.Fun}, {Key: "fun_args", Value: funArgs(req)}, {Key: "jid", Value: req.JID},
 	})
-	return Result{JID: req.JID, Return: text, NotRun: true}
+	return Result{JID: req.JID, Return: text, NotRun: true, Refused: text}
 }
 
 // store keeps the call as a job. It outlives a caller that went away, so that the result of what was done can be looked up.

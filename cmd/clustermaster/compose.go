@@ -40,6 +40,7 @@ import (
 	"clustermaster/statesync"
 	"clustermaster/transport/minion"
 	"clustermaster/transport/peer"
+	"clustermaster/userkeys"
 	"clustermaster/wire"
 )
 
@@ -76,6 +77,9 @@ type rooms struct {
 	tells   *operators
 	reactor *reactor.Reactor
 	sock    *operator.Server
+
+	rules    *acl.Rules
+	userKeys *userkeys.Keys // nil without enable_clear_commands
 }
 
 // serveMaster makes the rooms from the bottom up, and runs them until ctx ends.
@@ -262,11 +266,18 @@ func (r *rooms) openMaster() error {
 	if r.tells, err = newOperators(r); err != nil {
 		return err
 	}
-	r.mast, err = master.New(master.Deps{
+	if err := r.openAccess(); err != nil {
+		return err
+	}
+	deps := master.Deps{
 		Keys: masterKeys{r.keys, r.tells}, Cluster: r.node, Jobs: r.jobs, Data: r.data, Targets: targets{r},
 		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: nearPeers{ringPeers{r}}, Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed, Runner: r.runFor,
-	}, mo, r.log, r.reg)
-	if err != nil {
+		ACL: r.rules,
+	}
+	if r.userKeys != nil { // enable_clear_commands
+		deps.UserKeys, deps.Auth, deps.Runners = r.userKeys, users{r.auth}, r.tells
+	}
+	if r.mast, err = master.New(deps, mo, r.log, r.reg); err != nil {
 		return err
 	}
 	r.req = minion.NewRequestServer(requests{r.mast}, lim, r.log, r.reg)
@@ -284,14 +295,9 @@ func (r *rooms) openMaster() error {
 
 // openOperator opens the commands' socket.
 func (r *rooms) openOperator() error {
-	publisher, _ := wireValue(r.opts.PublisherACL).(wire.Map)
-	blacklist, _ := wireValue(r.opts.PublisherACLBlacklist).(wire.Map)
-	rules, err := acl.New(acl.Options{PublisherACL: publisher, Blacklist: blacklist, SudoACL: r.opts.SudoACL})
-	if err != nil {
-		return err
-	}
+	var err error
 	r.sock, err = operator.Listen(r.opts.SockDir, operator.Deps{
-		Minions: r.tells, Keys: r.tells, Runners: r.tells, ACL: rules, Log: r.log,
+		Minions: r.tells, Keys: r.tells, Runners: r.tells, ACL: r.rules, Log: r.log,
 		Status: func() operator.Status {
 			return operator.Status{ID: r.opts.ID, Version: Version, Serving: r.node.Serving(), Ready: r.node.Ready()}
 		},
@@ -351,6 +357,9 @@ func (r *rooms) run(ctx context.Context) error {
 		upper.Go(func() error { return r.roots.Run(uctx) })
 	}
 	upper.Go(func() error { return r.reactor.Run(uctx) })
+	if r.userKeys != nil {
+		upper.Go(func() error { return r.userKeys.Run(uctx) })
+	}
 	upper.Go(func() error { return r.sock.Serve(uctx) })
 	upper.Go(func() error { return r.serveHealth(uctx) })
 	upper.Go(func() error { return r.serveMinions(uctx) })

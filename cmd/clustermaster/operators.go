@@ -41,6 +41,7 @@ var (
 	_ operator.Minions = (*operators)(nil)
 	_ operator.Keys    = (*operators)(nil)
 	_ operator.Runners = (*operators)(nil)
+	_ master.Runners   = (*operators)(nil)
 	_ runner.Asker     = (*operators)(nil)
 	_ runner.Keys      = (*operators)(nil)
 	_ runner.Watcher   = (*operators)(nil)
@@ -280,7 +281,21 @@ func (t *operators) Run(ctx context.Context, r operator.RunRequest, out func(kin
 		return operator.RunResult{JID: jid, Return: run.Tag(jid), Success: err == nil}, err
 	}
 	res := run.Run(ctx, req, out)
-	return operator.RunResult(res), ctx.Err()
+	return operator.RunResult{
+		JID: res.JID, Return: res.Return, Success: res.Success, Retcode: res.Retcode, Outputter: res.Outputter, NotRun: res.NotRun,
+	}, ctx.Err()
+}
+
+// StartRunner implements master.Runners.
+func (t *operators) StartRunner(o master.RunOrder) (jid, tag string, err error) {
+	jid, err = t.runners.Start(t.life, runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, ByName: o.ByName, User: o.User})
+	return jid, t.runners.Tag(jid), err
+}
+
+// RunWheel implements master.Runners.
+func (t *operators) RunWheel(ctx context.Context, o master.RunOrder) master.Ran {
+	res := t.wheels.Run(ctx, runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, ByName: o.ByName, User: o.User}, nil)
+	return master.Ran{JID: res.JID, Tag: t.wheels.Tag(res.JID), Return: res.Return, Success: res.Success, Refused: res.Refused}
 }
 
 // Docs implements operator.Runners.

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/user"
+
+	"clustermaster/acl"
+	"clustermaster/auth"
+	"clustermaster/config"
+	"clustermaster/master"
+	"clustermaster/userkeys"
+	"clustermaster/wire"
+)
+
+// openAccess makes what decides who may order what, and with enable_clear_commands the keys of users.
+func (r *rooms) openAccess() error {
+	o := r.opts
+	publisher, _ := wireValue(o.PublisherACL).(wire.Map)
+	blacklist, _ := wireValue(o.PublisherACLBlacklist).(wire.Map)
+	var err error
+	if r.rules, err = acl.New(acl.Options{PublisherACL: publisher, Blacklist: blacklist, SudoACL: o.SudoACL}); err != nil {
+		return err
+	}
+	if !o.EnableClearCommands {
+		return nil
+	}
+	if len(o.PublisherACL) > 0 || len(o.ExternalAuth) > 0 {
+		if err := userkeys.Open(o.CacheDir); err != nil {
+			return err
+		}
+	}
+	passwd, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		return fmt.Errorf("read users of the system: %w", err)
+	}
+	wanted := userkeys.Wanted{
+		Always: masterUsers(o), Verify: o.ClientACLVerify,
+		Matches: func(user string) bool { return r.rules.Of(user) != nil },
+	}
+	for _, p := range publisher {
+		if name, ok := p.Key.(string); ok {
+			wanted.Named = append(wanted.Named, name)
+		}
+	}
+	r.userKeys = userkeys.New(r.node, o.CacheDir, userkeys.Users(string(passwd), wanted), r.log)
+	r.node.OnApply(r.userKeys.Follow)
+	return nil
+}
+
+// masterUsers are the user that the master was told to run as, and the one that it runs as.
+func masterUsers(o *config.Options) []string {
+	users := []string{o.User}
+	if u, err := user.Current(); err == nil && u.Username != o.User {
+		users = append(users, u.Username)
+	}
+	return users
+}
+
+// users confirms users for clear commands.
+type users struct{ *auth.Auth }
+
+func (u users) Authenticate(ctx context.Context, creds wire.Map) (master.Identity, error) {
+	id, err := u.Auth.Authenticate(ctx, creds)
+	return master.Identity{Name: id.Name, Rights: id.Rights}, err
+}
+
+func (u users) ByToken(ctx context.Context, token string) (master.Identity, error) {
+	id, err := u.Auth.ByToken(ctx, token)
+	return master.Identity{Name: id.Name, Rights: id.Rights}, err
+}
