@@ -20,6 +20,7 @@ type Call struct {
 	User       string   // who runs the orchestration
 	Master     modules.Minion
 	Watched    []Watched // of mod_watch: the states of its watch requisites
+	Umask      int       // for the files that it makes; -1 for none
 }
 
 // Arg is an argument by name; nil if it is neither given nor a parameter.
