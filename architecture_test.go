@@ -30,7 +30,7 @@ var rooms = map[string]room{
 	"output":              {[]string{"internal/pytext", "internal/yaml11", "wire"}, "outputters turn values into text"},
 	"runner":              {[]string{"internal/fnmatch", "internal/pytext", "wire"}, "runner functions know no sockets and ask through interfaces of their own"},
 	"backup":              {[]string{"cluster/fsm"}, "the form of a file; what is saved and where is told by the composition root"},
-	"operator":            {[]string{"acl", "gather", "wire"}, "the socket translates; it neither renders nor decides"},
+	"operator":            {[]string{"acl", "auth", "gather", "wire"}, "the socket translates; it neither renders nor decides"},
 	"auth":                {[]string{"acl", "wire"}, "back ends know neither who asks nor how masters agree"},
 	"acl":                 {[]string{"internal/pytext", "target", "wire"}, "rights are functions of the options; who calls is told"},
 	"master":              {[]string{"acl", "cluster", "event", "internal/pytext", "internal/yaml11", "jobcache", "keystore", "target", "wire"}, "request handlers know neither how bytes travel nor where data lies"},

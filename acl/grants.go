@@ -14,7 +14,8 @@ var ErrSyntax = errors.New("A command invocation error occurred: Check syntax.")
 // anybody is the name of the entry that stands in where no other matches.
 const anybody = "*"
 
-// Granted returns what a back end's section of external_auth gives to a user: the entries whose pattern matches the name,
+// Granted returns what a back end's section of external_auth gives to a user: the entries whose pattern matches the name
+// (Salt has it the other way round: the name as a pattern of entries, which fits equal texts and lets a user named * have all of them),
 // those of his groups (name%), and that of * if no name matched or permissive_acl is set. It is never nil, so that it
 // never means everything.
 func Granted(section wire.Map, user string, groups []string, permissive bool) *Rights {

@@ -18,7 +18,12 @@ func (r *saltRun) static(ctx context.Context) int {
 		size = "100%"
 	}
 	b := r.window(size)
-	b.OnPing = func(s gather.Summary) { r.sent(s.Published) }
+	refusal := ""
+	b.OnPing = func(s gather.Summary) {
+		if refusal = reason(s.Published); refusal == "" {
+			r.sent(s.Published)
+		}
+	}
 	all := wire.Map{}
 	b.OnReturn = func(id string, ret gather.Return) {
 		value, err := unpacked(ret.Return)
@@ -31,6 +36,9 @@ func (r *saltRun) static(ctx context.Context) int {
 	if s, err := b.Run(ctx, r.daemon); err != nil {
 		return r.stopped(ctx, s.JID, err)
 	}
+	if refusal != "" {
+		return r.noBatch(refusal)
+	}
 	ids := make([]string, len(all))
 	r.print.opts.Static = true
 	r.print.opts.Fun, _ = r.job.Fun.(string)
@@ -40,7 +48,11 @@ func (r *saltRun) static(ctx context.Context) int {
 // batch runs the job on a window of minions that slides on as they return.
 func (r *saltRun) batch(ctx context.Context) int {
 	b := r.window(r.v.text("batch"))
+	refusal := ""
 	b.OnPing = func(s gather.Summary) {
+		if refusal = reason(s.Published); refusal != "" {
+			return
+		}
 		if !r.sent(s.Published) {
 			r.env.println("No minions matched the target.")
 			return
@@ -68,6 +80,8 @@ func (r *saltRun) batch(ctx context.Context) int {
 	switch {
 	case err != nil:
 		return r.stopped(ctx, s.JID, err)
+	case refusal != "":
+		return r.noBatch(refusal)
 	case failure != nil:
 		r.env.errorf("ERROR: %s", failure)
 		return ExitFailed
@@ -79,6 +93,12 @@ func (r *saltRun) batch(ctx context.Context) int {
 		r.env.logError("Batch run stopped due to failhard")
 	}
 	return highest
+}
+
+// noBatch ends a batch of which not even the ping may be sent.
+func (r *saltRun) noBatch(refusal string) int {
+	r.env.errorf("ERROR: publish to %s: %s", pytext.Str(r.job.Tgt), refusal)
+	return ExitFailed
 }
 
 // window is the job of this run as a batch.

@@ -28,6 +28,10 @@ type Daemon interface {
 	Docs(ctx context.Context, prefix string) (wire.Map, error)
 	Lists(ctx context.Context) (operator.KeyLists, error)
 	Change(ctx context.Context, k operator.KeyChange) (operator.KeysChanged, error)
+	// Login makes all further calls those of a user of external_auth; user is empty if the credentials are refused.
+	Login(ctx context.Context, creds operator.Credentials) (user string, err error)
+	// MakeToken makes a token of external_auth; it is empty if the credentials are refused.
+	MakeToken(ctx context.Context, creds operator.Credentials) (token string, err error)
 	Close() error
 }
 

@@ -39,6 +39,7 @@ type fakeDaemon struct {
 
 	mu        sync.Mutex
 	published []gather.Publish
+	logins    []operator.Credentials
 	changes   []operator.KeyChange
 	streams   []*fakeEvents
 	work      sync.WaitGroup
@@ -71,6 +72,23 @@ func (d *fakeDaemon) matching(tgt any, kind string) (ids []string) {
 	}
 	sort.Strings(ids)
 	return ids
+}
+
+func (d *fakeDaemon) Login(_ context.Context, c operator.Credentials) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.logins = append(d.logins, c)
+	if c.Token == "tok" || c.Password == "right" {
+		return "carol", nil
+	}
+	return "", nil
+}
+
+func (d *fakeDaemon) MakeToken(_ context.Context, c operator.Credentials) (string, error) {
+	if c.Password == "right" {
+		return "tok", nil
+	}
+	return "", nil
 }
 
 func (d *fakeDaemon) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {

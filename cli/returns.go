@@ -33,7 +33,7 @@ func (r *saltRun) gather(ctx context.Context) int {
 	if err != nil {
 		return r.stopped(ctx, summary.JID, err)
 	}
-	if refused(summary.Published) {
+	if unwanted(summary.Published) {
 		return ExitOK // as Salt leaves
 	}
 	if len(summary.Minions) == 0 {

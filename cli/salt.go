@@ -252,9 +252,14 @@ func compound(funs string, args []string, separator string) (names []string, gro
 // start goes one of the ways that salt has.
 func (r *saltRun) start(ctx context.Context) int {
 	v := r.v
-	if v.text("eauth") != "" || v.on("mktoken") {
-		r.env.errorf("ERROR: external authentication is not offered on the local socket, which knows who you are; leave -a out")
+	switch stands, err := r.env.login(ctx, v, r.opts, r.daemon, true); {
+	case errors.Is(err, errNoLogin):
+		r.env.errorf("ERROR: %s", err)
 		return ExitNoReturn
+	case err != nil:
+		return r.down(err)
+	case stands == refused:
+		return r.unbelieved()
 	}
 	if name, ok := r.job.Tgt.(string); ok && r.job.TgtType == "nodegroup" {
 		if _, known := r.opts.Nodegroups.Get(name); !known {
@@ -296,6 +301,20 @@ func (r *saltRun) start(ctx context.Context) int {
 		return r.docs(ctx)
 	}
 	return r.gather(ctx)
+}
+
+// unbelieved ends a run whose credentials the master does not believe, as one whose order it refuses.
+func (r *saltRun) unbelieved() int {
+	p := gather.Published{Error: notAuthenticated}
+	switch {
+	case r.v.on("static"), r.v.text("batch") != "":
+		return r.noBatch(p.Error)
+	case r.v.on("async"):
+		r.sent(p)
+		return ExitFailed
+	}
+	r.sent(p)
+	return ExitOK // as Salt leaves
 }
 
 func (r *saltRun) targets(ctx context.Context) ([]string, error) {
@@ -340,7 +359,7 @@ func (r *saltRun) async(ctx context.Context) int {
 	}
 	jid := published.JID
 	if !r.sent(published) {
-		if refused(published) {
+		if unwanted(published) {
 			return ExitFailed
 		}
 		jid = "0"
@@ -354,16 +373,24 @@ const noMatch = "No minions matched the target. No command was sent, no jid was 
 // unresolved begins the error of a master that found nobody to send to; Salt's command has words of its own for it.
 const unresolved = "Master could not resolve minions"
 
-// refused tells of a job that the master would not send: not authorized, unknown nodegroup and the like.
-func refused(p gather.Published) bool {
+// unwanted tells of a job that the master would not send: not authorized, unknown nodegroup and the like.
+func unwanted(p gather.Published) bool {
 	return p.Error != "" && !strings.HasPrefix(p.Error, unresolved)
+}
+
+// reason is why the master would not send a job; empty if it would.
+func reason(p gather.Published) string {
+	if unwanted(p) {
+		return p.Error
+	}
+	return ""
 }
 
 // sent tells whether a job is on its way, and prints why not.
 func (r *saltRun) sent(p gather.Published) bool {
 	r.covered(p.Incomplete)
 	switch {
-	case refused(p):
+	case unwanted(p):
 		if err := r.print.show(output.Result{Value: p.Error, Retcode: 1}); err != nil {
 			r.env.errorf("ERROR: %s", err)
 		}

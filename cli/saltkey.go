@@ -107,14 +107,13 @@ func SaltKey(ctx context.Context, args []string, env Env) int {
 	if !ok {
 		return code
 	}
-	if v.text("eauth") != "" {
-		env.errorf("ERROR: external authentication is not offered on the local socket, which knows who you are; leave --eauth out")
-		return ExitFailed
-	}
 	run := &keyRun{env: env, opts: opts, v: v}
 	var err error
 	if run.print, err = env.printer(v, opts); err != nil {
 		return p.fail(env.Stderr, err)
+	}
+	if v.text("eauth") != "" {
+		return run.external(ctx, action)
 	}
 	if err := run.connect(ctx); err != nil {
 		env.errorf("%s", err)
@@ -320,29 +319,35 @@ func (r *keyRun) fingers(match string) int {
 func (r *keyRun) change(ctx context.Context, action, match string) int {
 	states, words := r.affected(action)
 	found := r.listing(r.matching(match, states), func(operator.Key) any { return nil }, false)
+	if agreed, code := r.agree(ctx, action, match, words, found); !agreed {
+		return code
+	}
+	return r.apply(ctx, action, found)
+}
+
+// agree shows the keys that are going to be changed and asks.
+func (r *keyRun) agree(ctx context.Context, action, match, words string, found wire.Map) (agreed bool, code int) {
 	if len(found) == 0 {
 		r.env.println(fmt.Sprintf("The key glob '%s' does not match any %s keys.", match, words))
-		return ExitOK
+		return false, ExitOK
 	}
 	r.env.println(fmt.Sprintf("The following keys are going to be %sed:", strings.TrimSuffix(action, "e")))
 	if code := r.display(found); code != ExitOK {
-		return code
+		return false, code
 	}
 	if r.daemon == nil {
 		r.env.errorf("ERROR: the master does not run; keys can be changed only through a running master, for all masters must learn of it. Start salt-master and run the command again.")
-		return ExitFailed
+		return false, ExitFailed
 	}
 	if !r.v.on("yes") {
 		yes, err := r.confirm(ctx, action == "delete")
 		if err != nil {
 			r.env.errorf("\nExiting on CTRL-c")
-			return ExitFailed
+			return false, ExitFailed
 		}
-		if !yes {
-			return ExitOK
-		}
+		return yes, ExitOK
 	}
-	return r.apply(ctx, action, found)
+	return true, ExitOK
 }
 
 // affected are the states that an action looks into, and their names in the text for no match. Delete looks into all, yet names one, as in Salt.

@@ -53,10 +53,6 @@ func SaltRun(ctx context.Context, args []string, env Env) int {
 	if err != nil {
 		return p.fail(env.Stderr, err)
 	}
-	if v.text("eauth") != "" {
-		env.errorf("ERROR: external authentication is not offered on the local socket, which knows who you are; leave -a out")
-		return ExitFailed
-	}
 	run := &runnerRun{env: env, opts: opts, v: v, print: show}
 	if len(operands) > 0 {
 		run.fun, operands = operands[0], operands[1:]
@@ -68,6 +64,15 @@ func SaltRun(ctx context.Context, args []string, env Env) int {
 	defer daemon.Close()
 	if v.on("doc") || run.fun == "" {
 		return run.docs(ctx, daemon)
+	}
+	switch stands, err := env.login(ctx, v, opts, daemon, false); {
+	case errors.Is(err, errNoLogin):
+		env.logError(err.Error())
+		return ExitOK
+	case err != nil:
+		return run.down(err)
+	case stands == refused:
+		return run.unbelieved()
 	}
 	return run.call(ctx, daemon, operands)
 }
@@ -97,6 +102,20 @@ func (r *runnerRun) down(err error) int {
 	return ExitFailed
 }
 
+// unbelieved ends a run whose credentials the master does not believe.
+func (r *runnerRun) unbelieved() int {
+	return r.refused(fmt.Sprintf(eauthRefused, r.v.text("username")))
+}
+
+// refused shows what external_auth does not allow, as Salt does.
+func (r *runnerRun) refused(text string) int {
+	if err := r.print.show(output.Result{Value: text}); err != nil {
+		r.env.errorf("ERROR: %s", err)
+		return ExitFailed
+	}
+	return ExitOK
+}
+
 func (r *runnerRun) docs(ctx context.Context, d Daemon) int {
 	docs, err := d.Docs(ctx, r.fun)
 	if err != nil {
@@ -118,7 +137,10 @@ func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 	}
 	req := operator.RunRequest{Fun: r.fun, Args: args, Kwargs: kwargs, JID: r.v.text("jid"), User: r.env.user(), Async: r.v.on("async")}
 	res, err := d.Run(ctx, req, r.meanwhile)
+	var notAllowed *operator.RefusedError
 	switch {
+	case errors.As(err, &notAllowed):
+		return r.refused(notAllowed.Text)
 	case ctx.Err() != nil:
 		r.env.errorf("\nExiting gracefully on Ctrl-c")
 		return ExitFailed

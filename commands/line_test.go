@@ -150,6 +150,10 @@ func (l line) on(t testing.TB, s *side) result {
 		c.args[i] = s.fill(a)
 	}
 	c.stdin = s.fill(c.stdin)
+	c.env = slices.Clone(c.env)
+	for i, e := range c.env {
+		c.env[i] = s.fill(e)
+	}
 	r := s.call(t, l.program, c)
 	if l.save != "" {
 		jid := jobID.FindString(r.stdout + r.stderr)

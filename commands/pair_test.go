@@ -41,7 +41,8 @@ func newSide(t testing.TB, kind string, cmd command, p e2e.Programs) *side {
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true, Programs: p})
 	s := &side{Master: c.Masters[0], kind: kind, cmd: cmd, minions: map[string]*e2e.Minion{}}
 	writeRoots(t, s.Dir)
-	text := regexp.MustCompile(`(?m)^(file|pillar)_roots:.*\n`).ReplaceAllString(s.Config(t), "") + strings.ReplaceAll(rootOptions, "DIR", s.Dir) + options + accessOptions
+	writeUsers(t, s.Dir)
+	text := regexp.MustCompile(`(?m)^(file|pillar)_roots:.*\n`).ReplaceAllString(s.Config(t), "") + strings.ReplaceAll(rootOptions, "DIR", s.Dir) + options + accessOptions + strings.ReplaceAll(externalOptions, "DIR", s.Dir)
 	if kind == "salt" {
 		text += salts
 	}

@@ -40,8 +40,8 @@ func runnerScenes() []scene {
 			run("--jid", "20261121093513244628", "test.arg", "1"),
 			run("-d", "test.arg").unlike("Texts of the runner functions", ownText("test.arg:\n\n    ")),
 			run("-d", "nosuch"), run("-d", "a", "b"), run("--foo"), run("-t", "x", "test.arg"),
-			run().unlike("Texts of the runner functions", ownText("cache.")),
-			run("test.arg", "-a", "pam", "--username", "x", "--password", "y").unlike("External authentication in the commands", begins("", "ERROR: external authentication", 1)),
+			run().unlike("Texts of the runner functions", ownText("auth.")),
+			run("test.arg", "-a", "pam", "--username", "x", "--password", "y"),
 			run("-c", "DIR/down", "test.arg", "1").unlike("Runners without a master", prints(
 				"Exception occurred in runner test.arg: The salt master could not be contacted. Is master running?\n", "[ERROR   ] Unable to connect to the salt master publisher at DIR/down/var/cache/salt/master/.salt-unix\n", 1)),
 		}},

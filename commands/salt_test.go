@@ -85,9 +85,6 @@ func saltScenes() []scene {
 			})
 		}},
 		{name: "19_long_job", lines: []line{salt("web-a", "test.sleep", "7", "-t", "1")}},
-		{name: "21_external_authentication", lines: []line{
-			salt("-a", "pam", "--username", "nobody", "--password", "wrong", "web-a", "test.ping").unlike("External authentication in the commands", begins("", "ERROR: external authentication", 2)),
-		}},
 		{name: "24_failures", lines: []line{
 			salt("web-a", "test.ping", "1"),
 			salt("web-a", "no.such"),

@@ -121,7 +121,7 @@ func (m *Master) authorized(ctx context.Context, r PublishRequest, minions []str
 	if err != nil || ok {
 		return ok, err
 	}
-	m.log.Warn("order refused by publisher_acl", "user", r.User, "fun", r.Fun, "tgt", textual(r.Tgt))
+	m.log.Warn("order refused: not within the user's rights", "user", r.User, "fun", r.Fun, "tgt", textual(r.Tgt))
 	m.metrics.unauthorized.Inc()
 	switch {
 	case r.Load == nil:

@@ -13,19 +13,35 @@ import (
 	"clustermaster/operator/operatorpb"
 )
 
-// forUsers are the methods that users of publisher_acl may call: for jobs of their own.
+// forUsers are the methods that users of publisher_acl may call, for jobs of their own, and those that make somebody a user of external_auth.
 var forUsers = map[string]bool{
+	operatorpb.Operator_Login_FullMethodName: true, operatorpb.Operator_MakeToken_FullMethodName: true,
 	operatorpb.Operator_Publish_FullMethodName: true, operatorpb.Operator_Events_FullMethodName: true,
 	operatorpb.Operator_ReadReturns_FullMethodName: true, operatorpb.Operator_Status_FullMethodName: true,
 }
 
-// admit lets in root and the master's own user, and with publisher_acl all users to what is forUsers, so many calls of each at a time.
+// forExternal are the methods that users of external_auth may call beside those: within their rights.
+var forExternal = map[string]bool{operatorpb.Operator_Targets_FullMethodName: true, operatorpb.Operator_Run_FullMethodName: true}
+
+// open reports whether others than root and the master's user may come in.
+func (s *Server) open() bool {
+	return s.deps.ACL.Open() || s.deps.External != nil && s.deps.External.Open()
+}
+
+// admit lets in root and the master's own user, and with publisher_acl or external_auth all users to what is forUsers, so many calls of each
+// at a time.
 func (s *Server) admit(ctx context.Context, method string) (leave func(), err error) {
 	c, ok := callerOf(ctx)
+	_, external := c.external()
+	if external {
+		if err := s.stillValid(ctx, c); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case ok && c.super():
 		return func() {}, nil
-	case !ok || !s.deps.ACL.Open() || !forUsers[method]:
+	case !ok || !s.open() || !forUsers[method] && !(external && forExternal[method]):
 		s.log.Warn("operator call refused: not root and not the master's user", "user", c.Name, "pid", c.PID, "method", method)
 		return nil, status.Error(codes.PermissionDenied, "only root and the user of the salt-master may run this command")
 	case !s.calls.enter(c.UID):
@@ -41,6 +57,14 @@ const maxCalls = 64
 // refused.
 func (s *Server) orderer(ctx context.Context, claimed string, funs []string) (user string, rights *acl.Rights, refusal string) {
 	c, _ := callerOf(ctx)
+	if id, is := c.external(); is {
+		// Salt asks for who runs the command; who he proves to be counts as well.
+		if s.deps.ACL.Blocked(c.Name, funs) || s.deps.ACL.Blocked(id.Name, nil) {
+			s.log.Warn("order refused", "reason", "publisher_acl_blacklist", "user", id.Name, "caller", c.Name, "fun", funs)
+			return id.Name, nil, acl.NotAuthorized
+		}
+		return id.Name, id.Rights, ""
+	}
 	user, rights, err := s.deps.ACL.Orderer(acl.Caller{Name: c.Name, Super: c.super()}, claimed, funs)
 	if err == nil {
 		return user, rights, ""
@@ -58,35 +82,34 @@ const maxClaims = 4096
 
 // claims remember who listens for a job that is not published yet, so that nobody else's job gets that id.
 type claims struct {
-	mu   sync.Mutex // guards the rest
-	uids map[string]uint32
-	ring [maxClaims]string
-	next int
+	mu     sync.Mutex        // guards the rest
+	owners map[string]string // by job id
+	ring   [maxClaims]string
+	next   int
 }
 
 // take claims a job id. False: another user has it.
-func (c *claims) take(jid string, uid uint32) bool {
+func (c *claims) take(jid, owner string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if who, taken := c.uids[jid]; taken {
-		return who == uid
+	if who, taken := c.owners[jid]; taken {
+		return who == owner
 	}
-	if c.uids == nil {
-		c.uids = make(map[string]uint32)
+	if c.owners == nil {
+		c.owners = make(map[string]string)
 	}
-	delete(c.uids, c.ring[c.next])
+	delete(c.owners, c.ring[c.next])
 	c.ring[c.next] = jid
 	c.next = (c.next + 1) % maxClaims
-	c.uids[jid] = uid
+	c.owners[jid] = owner
 	return true
 }
 
-// free tells whether nobody but uid has claimed a job id.
-func (c *claims) free(jid string, uid uint32) bool {
+// of returns who has claimed a job id, "" if nobody.
+func (c *claims) of(jid string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	who, taken := c.uids[jid]
-	return !taken || who == uid
+	return c.owners[jid]
 }
 
 var errNotYours = status.Error(codes.PermissionDenied, "this job is not yours")
@@ -101,10 +124,13 @@ func (s *Server) owns(ctx context.Context, jid string) error {
 		return errNotYours
 	}
 	owner, found, err := s.deps.Minions.Owner(ctx, jid)
+	_, external := c.external()
 	switch {
 	case err != nil:
 		return asStatus(err)
-	case found && owner == c.Name, !found && s.claims.take(jid, c.UID):
+	case found && !external && owner == c.Name, !found && s.claims.take(jid, c.owner()):
+		return nil
+	case found && external && s.claims.of(jid) == c.owner(): // names of external_auth are no names of the system
 		return nil
 	}
 	return errNotYours

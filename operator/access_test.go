@@ -188,7 +188,7 @@ func TestAnotherUser(t *testing.T) {
 			}
 			t.Cleanup(func() { os.RemoveAll(dir) })
 			d, root, _ := startWith(t, c.rules, dir, map[string]string{"roots": "root", "own": u.Username})
-			d.server.claims.take("claimed", 12345)
+			d.server.claims.take("claimed", "user/12345")
 			got := callAs(t, u, program, dir)
 			for what, want := range c.want {
 				if got[what] != want && (want == "" || !strings.Contains(got[what], want)) {
@@ -246,11 +246,11 @@ func TestCallsOfOneUserAreBounded(t *testing.T) {
 	}
 	var cl claims
 	for i := range maxClaims + 1 {
-		if !cl.take(fmt.Sprint(i), 7) {
+		if !cl.take(fmt.Sprint(i), "user/a") {
 			t.Fatalf("claim %d is refused", i)
 		}
 	}
-	if cl.take("1", 8) || !cl.take("0", 8) || len(cl.uids) != maxClaims {
-		t.Errorf("%d claims; the oldest should be forgotten, no other", len(cl.uids))
+	if cl.take("1", "user/b") || !cl.take("0", "user/b") || len(cl.owners) != maxClaims {
+		t.Errorf("%d claims; the oldest should be forgotten, no other", len(cl.owners))
 	}
 }

@@ -54,6 +54,28 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return Status{ID: r.Id, Version: r.Version, Serving: r.Serving, Ready: r.Ready}, nil
 }
 
+// Login makes the calls of this connection those of a user of external_auth. user is empty if the credentials are refused.
+func (c *Client) Login(ctx context.Context, creds Credentials) (user string, err error) {
+	r, err := c.rpc.Login(ctx, creds.pb())
+	if err != nil {
+		return "", fromStatus(err)
+	}
+	return r.User, nil
+}
+
+// MakeToken makes a token; it is empty if the credentials are refused.
+func (c *Client) MakeToken(ctx context.Context, creds Credentials) (token string, err error) {
+	r, err := c.rpc.MakeToken(ctx, creds.pb())
+	if err != nil {
+		return "", fromStatus(err)
+	}
+	return r.Token, nil
+}
+
+func (c Credentials) pb() *operatorpb.Credentials {
+	return &operatorpb.Credentials{Eauth: c.Eauth, Username: c.Username, Password: c.Password, Token: c.Token}
+}
+
 // Publish sends a job; see gather.Master.
 func (c *Client) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
 	r := &operatorpb.PublishRequest{TgtType: p.TgtType, Ret: p.Ret, Jid: p.JID, User: p.User, Timeout: p.Timeout.Seconds(), Patience: p.Patience.Seconds()}

@@ -89,6 +89,8 @@ func fromStatus(err error) error {
 		return fmt.Errorf("%w: %s", ErrNoMaster, st.Message())
 	case codes.Canceled:
 		return context.Canceled
+	case codes.Unauthenticated:
+		return &RefusedError{st.Message()}
 	}
 	return errors.New(st.Message())
 }

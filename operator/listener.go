@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Bounds of open connections. Users of publisher_acl can't take all of them, nor one user those of the others.
+// Bounds of open connections. Other users than root and the master's can't take all of them, nor one user those of the others.
 const (
 	maxConnections = 512
 	maxOfUsers     = 256
@@ -71,7 +71,7 @@ func (l *listener) admit(c net.Conn) (*callerConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if caller.super() {
+	if caller.owns() {
 		return &callerConn{UnixConn: uc, caller: caller, free: func() { <-l.slots }}, nil
 	}
 	if !l.users.enter(caller.UID) {

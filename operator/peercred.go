@@ -19,13 +19,29 @@ type Caller struct {
 	UID  uint32
 	PID  int32
 	Name string // user name, or the number where the system knows none
+
+	session *session // of the connection
 }
 
 // AuthType names the way the identity was learned.
 func (Caller) AuthType() string { return "so_peercred" }
 
-// super reports whether the caller is root or the master's own user.
-func (c Caller) super() bool { return c.UID == 0 || c.UID == uint32(os.Geteuid()) }
+// super reports whether the caller is root or the master's own user, and has not asked to be another.
+func (c Caller) super() bool {
+	_, another := c.external()
+	return !another && c.owns()
+}
+
+// owns reports whether the caller's process belongs to root or the master's own user.
+func (c Caller) owns() bool { return c.UID == 0 || c.UID == uint32(os.Geteuid()) }
+
+// owner names whose a job is: of a user of the system, or of external_auth.
+func (c Caller) owner() string {
+	if id, is := c.external(); is {
+		return "external/" + id.Eauth + "/" + id.Name
+	}
+	return "user/" + c.Name
+}
 
 // callerOf returns who made the call that ctx belongs to.
 func callerOf(ctx context.Context) (Caller, bool) {
@@ -53,7 +69,7 @@ func callerAt(c *net.UnixConn) (Caller, error) {
 	if credErr != nil {
 		return Caller{}, fmt.Errorf("read peer credentials: %w", credErr)
 	}
-	caller := Caller{UID: cred.Uid, PID: cred.Pid, Name: strconv.Itoa(int(cred.Uid))}
+	caller := Caller{UID: cred.Uid, PID: cred.Pid, Name: strconv.Itoa(int(cred.Uid)), session: new(session)}
 	if u, err := user.LookupId(caller.Name); err == nil {
 		caller.Name = u.Username
 	}

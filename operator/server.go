@@ -69,12 +69,13 @@ type Runners interface {
 
 // Deps is what the service asks of the daemon.
 type Deps struct {
-	Minions Minions
-	Keys    Keys
-	Runners Runners
-	ACL     *acl.Rules // nil lets nobody in but root and the master's user
-	Status  func() Status
-	Log     *slog.Logger
+	Minions  Minions
+	Keys     Keys
+	Runners  Runners
+	ACL      *acl.Rules // nil lets nobody in but root and the master's user
+	External External   // nil: there is no external_auth
+	Status   func() Status
+	Log      *slog.Logger
 }
 
 // Server is the operator's socket.
@@ -89,7 +90,7 @@ type Server struct {
 }
 
 // Listen binds sockDir/clustermaster.sock for the user of this process, and with
-// publisher_acl for all users. A socket that nobody listens on any more is
+// publisher_acl or external_auth for all users. A socket that nobody listens on any more is
 // replaced; a live one is an error.
 func Listen(sockDir string, deps Deps) (*Server, error) {
 	if deps.ACL == nil {
@@ -109,13 +110,14 @@ func Listen(sockDir string, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on operator socket: %w", err)
 	}
-	if deps.ACL.Open() {
+	s := &Server{deps: deps, log: deps.Log.With("component", "operator"), path: path, ln: ln, calls: perUser{each: maxCalls}}
+	if s.open() {
 		if err := openTo(path); err != nil {
 			ln.Close()
 			return nil, err
 		}
 	}
-	return &Server{deps: deps, log: deps.Log.With("component", "operator"), path: path, ln: ln, calls: perUser{each: maxCalls}}, nil
+	return s, nil
 }
 
 // openTo lets all users reach a socket; who they are is asked of the kernel, and what they may is acl's.
@@ -128,7 +130,7 @@ func openTo(path string) error {
 		err = os.Chmod(path, 0o666)
 	}
 	if err != nil {
-		return fmt.Errorf("open operator socket to the users of publisher_acl: %w", err)
+		return fmt.Errorf("open operator socket to other users: %w", err)
 	}
 	return nil
 }
@@ -169,6 +171,9 @@ func (s *Server) Serve(ctx context.Context) error {
 
 func userOf(ctx context.Context) string {
 	c, _ := callerOf(ctx)
+	if id, is := c.external(); is {
+		return id.Name
+	}
 	return c.Name
 }
 
@@ -194,11 +199,17 @@ func (s *Server) Publish(ctx context.Context, r *operatorpb.PublishRequest) (*op
 		return &operatorpb.PublishReply{Error: refusal}, nil
 	}
 	if p.JID != "" {
-		if c, _ := callerOf(ctx); !s.claims.free(p.JID, c.UID) {
+		if c, _ := callerOf(ctx); s.claims.of(p.JID) != "" && s.claims.of(p.JID) != c.owner() {
 			return nil, status.Error(codes.AlreadyExists, "somebody else listens for a job with this id; run the command again")
 		}
 		if err := s.owns(ctx, p.JID); err != nil {
 			return nil, err
+		}
+	}
+	p.Kwargs = p.Kwargs.Without(credentialFields...)
+	if c, _ := callerOf(ctx); rights != nil {
+		if id, is := c.external(); is { // as Salt's load has it, but for what proved it
+			p.Kwargs = append(p.Kwargs, wire.Pair{Key: "eauth", Value: id.Eauth}, wire.Pair{Key: "username", Value: id.Name})
 		}
 	}
 	out, err := s.deps.Minions.PublishAs(ctx, p, rights)
@@ -207,6 +218,9 @@ func (s *Server) Publish(ctx context.Context, r *operatorpb.PublishRequest) (*op
 	}
 	return &operatorpb.PublishReply{Jid: out.JID, Minions: out.Minions, Missing: out.Missing, Error: out.Error, Incomplete: out.Incomplete}, nil
 }
+
+// credentialFields are options of a job that only this service sets.
+var credentialFields = []string{"eauth", "username", "password", "token"}
 
 // functions lists the functions of a job.
 func functions(fun any) []string {
@@ -226,6 +240,9 @@ func (s *Server) Targets(ctx context.Context, r *operatorpb.TargetsRequest) (*op
 	found, err := s.deps.Minions.Targets(ctx, tgt, r.TgtType, r.Delimiter)
 	if err != nil {
 		return nil, asStatus(err)
+	}
+	if err := s.maySee(ctx, found.Minions); err != nil {
+		return nil, err
 	}
 	return &operatorpb.TargetsReply{Minions: found.Minions, Missing: found.Missing, Incomplete: found.Incomplete}, nil
 }
@@ -288,6 +305,9 @@ func (s *Server) Run(r *operatorpb.RunRequest, stream grpc.ServerStreamingServer
 	}
 	if req.Kwargs, err = mapping(r.Kwargs); err != nil {
 		return badValue("arguments", err)
+	}
+	if err := s.mayRun(stream.Context(), req); err != nil {
+		return err
 	}
 	send := func(o *operatorpb.RunOutput, v any) error {
 		packed, err := wire.Pack(v)

@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"log/slog"
+
 	"clustermaster/wire"
 )
 
@@ -10,6 +12,20 @@ type Targeted struct {
 	Missing    []string // asked for by name, but without an accepted key
 	Incomplete string   // not empty if minions may be missing: what of their data could not be read
 }
+
+// Credentials prove a user of external_auth: eauth, username and password, or a token.
+type Credentials struct{ Eauth, Username, Password, Token string }
+
+// String shows no secret.
+func (c Credentials) String() string { return c.Eauth + "/" + c.Username }
+
+// LogValue implements slog.LogValuer.
+func (c Credentials) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// RefusedError tells that external_auth does not let a user do something.
+type RefusedError struct{ Text string } // Salt's
+
+func (e *RefusedError) Error() string { return e.Text }
 
 // RunRequest asks for one call of a runner or wheel function.
 type RunRequest struct {

@@ -52,6 +52,9 @@ func NewRegistry(families ...[]Function) (*Registry, error) {
 	r := &Registry{byName: make(map[string]Function)}
 	for _, family := range families {
 		for _, f := range family {
+			if strings.Count(f.Name, ".") != 1 && f.Name != "" { // rights on functions are rights on modules and their functions
+				return nil, fmt.Errorf("register function %s: its name is not module.function", f.Name)
+			}
 			if f.Name == "" || f.Run == nil {
 				return nil, fmt.Errorf("register function %q: no name or nothing to run", f.Name)
 			}

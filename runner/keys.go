@@ -84,6 +84,7 @@ func KeyFamily(d KeyFamilyDeps) []Function {
 		{Name: "key.delete", Params: []Param{match}, Run: d.changer(DeleteKeys, deleteStates), Doc: "Delete keys of any state whose id matches a glob."},
 		{Name: "key.delete_dict", Params: []Param{match}, Run: d.dictChanger(DeleteKeys, deleteStates), Doc: "Delete keys given as a map of state to ids."},
 		{Name: "key.key_str", Params: []Param{match}, Run: d.keyStr, Doc: "Show the public keys whose id matches a glob, by state."},
+		{Name: "key.print", Params: []Param{match}, Run: d.keyStr, Doc: "Show the public keys whose id matches a glob, by state."},
 		{
 			Name: "key.finger", Params: []Param{match, Opt("hash_type", nil)}, Run: d.finger,
 			Doc: "Show the fingerprints of keys whose id matches a glob, by state. It is the form that the minion's key.finger shows.",

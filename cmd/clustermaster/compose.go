@@ -297,7 +297,7 @@ func (r *rooms) openMaster() error {
 func (r *rooms) openOperator() error {
 	var err error
 	r.sock, err = operator.Listen(r.opts.SockDir, operator.Deps{
-		Minions: r.tells, Keys: r.tells, Runners: r.tells, ACL: r.rules, Log: r.log,
+		Minions: r.tells, Keys: r.tells, Runners: r.tells, ACL: r.rules, External: r.auth, Log: r.log,
 		Status: func() operator.Status {
 			return operator.Status{ID: r.opts.ID, Version: Version, Serving: r.node.Serving(), Ready: r.node.Ready()}
 		},

@@ -93,3 +93,18 @@ func (t agreedTokens) Token(hash [32]byte) (auth.Token, bool) {
 }
 
 func (t agreedTokens) Tokens() int { return t.n.State().Tokens() }
+
+// tokenMaker is what the runner family auth asks.
+type tokenMaker struct{ a *auth.Auth }
+
+func (t tokenMaker) MakeToken(ctx context.Context, creds wire.Map) (wire.Map, bool, error) {
+	token, err := t.a.MakeToken(ctx, creds)
+	if errors.Is(err, auth.ErrRefused) {
+		return nil, false, nil
+	}
+	return token, err == nil, err
+}
+
+func (t tokenMaker) DeleteToken(ctx context.Context, token string) (bool, error) {
+	return t.a.DeleteToken(ctx, token)
+}

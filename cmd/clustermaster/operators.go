@@ -70,7 +70,7 @@ func newOperators(r *rooms) (*operators, error) {
 		runner.Config(func() wire.Map { m, _ := wireValue(o.Extra).(wire.Map); return m }),
 		runner.Documentation(func() *runner.Registry { return registry }, func() *runner.Registry { return wheels }),
 		runner.State(t), runner.Events(func(tag string, data wire.Map) { r.bus.Fire(tag, data) }),
-		runner.Salt(t), runner.OnMaster(onMaster{r}), runner.Matching(t), runner.ReactorFamily(reactors{r}), runner.Test(),
+		runner.Salt(t), runner.Auth(tokenMaker{r.auth}), runner.OnMaster(onMaster{r}), runner.Matching(t), runner.ReactorFamily(reactors{r}), runner.Test(),
 	)
 	if err != nil {
 		return nil, err
@@ -103,6 +103,10 @@ func (t *operators) PublishAs(ctx context.Context, p gather.Publish, rights *acl
 // Owner implements operator.Minions.
 func (t *operators) Owner(ctx context.Context, jid string) (user string, found bool, err error) {
 	job, found, err := t.jobs.Job(ctx, jid)
+	kwargs, _ := job.Load.Get("kwargs")
+	if m, _ := kwargs.(wire.Map); m.String("eauth") != "" {
+		return "", found, err // a name of external_auth, which may also be one of the system
+	}
 	return job.Load.String("user"), found, err
 }
 

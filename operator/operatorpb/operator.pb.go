@@ -1101,6 +1101,162 @@ func (x *ChangeKeysReply) GetWarnings() []string {
 	return nil
 }
 
+type Credentials struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Eauth         string                 `protobuf:"bytes,1,opt,name=eauth,proto3" json:"eauth,omitempty"`
+	Username      string                 `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
+	Password      string                 `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
+	Token         string                 `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"` // instead of the three above
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Credentials) Reset() {
+	*x = Credentials{}
+	mi := &file_operatorpb_operator_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Credentials) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Credentials) ProtoMessage() {}
+
+func (x *Credentials) ProtoReflect() protoreflect.Message {
+	mi := &file_operatorpb_operator_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
+func (*Credentials) Descriptor() ([]byte, []int) {
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Credentials) GetEauth() string {
+	if x != nil {
+		return x.Eauth
+	}
+	return ""
+}
+
+func (x *Credentials) GetUsername() string {
+	if x != nil {
+		return x.Username
+	}
+	return ""
+}
+
+func (x *Credentials) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+func (x *Credentials) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+type LoginReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoginReply) Reset() {
+	*x = LoginReply{}
+	mi := &file_operatorpb_operator_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoginReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoginReply) ProtoMessage() {}
+
+func (x *LoginReply) ProtoReflect() protoreflect.Message {
+	mi := &file_operatorpb_operator_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoginReply.ProtoReflect.Descriptor instead.
+func (*LoginReply) Descriptor() ([]byte, []int) {
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *LoginReply) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+type MakeTokenReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MakeTokenReply) Reset() {
+	*x = MakeTokenReply{}
+	mi := &file_operatorpb_operator_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MakeTokenReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MakeTokenReply) ProtoMessage() {}
+
+func (x *MakeTokenReply) ProtoReflect() protoreflect.Message {
+	mi := &file_operatorpb_operator_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MakeTokenReply.ProtoReflect.Descriptor instead.
+func (*MakeTokenReply) Descriptor() ([]byte, []int) {
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *MakeTokenReply) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1109,7 +1265,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[17]
+	mi := &file_operatorpb_operator_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1121,7 +1277,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[17]
+	mi := &file_operatorpb_operator_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1290,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{17}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{20}
 }
 
 type StatusReply struct {
@@ -1149,7 +1305,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[18]
+	mi := &file_operatorpb_operator_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1317,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[18]
+	mi := &file_operatorpb_operator_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1330,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{18}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StatusReply) GetId() string {
@@ -1295,13 +1451,23 @@ const file_operatorpb_operator_proto_rawDesc = "" +
 	"keepAesKey\"d\n" +
 	"\x0fChangeKeysReply\x125\n" +
 	"\achanged\x18\x01 \x03(\v2\x1b.clustermaster.operator.KeyR\achanged\x12\x1a\n" +
-	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"\x0f\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"q\n" +
+	"\vCredentials\x12\x14\n" +
+	"\x05eauth\x18\x01 \x01(\tR\x05eauth\x12\x1a\n" +
+	"\busername\x18\x02 \x01(\tR\busername\x12\x1a\n" +
+	"\bpassword\x18\x03 \x01(\tR\bpassword\x12\x14\n" +
+	"\x05token\x18\x04 \x01(\tR\x05token\" \n" +
+	"\n" +
+	"LoginReply\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\"&\n" +
+	"\x0eMakeTokenReply\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\"\x0f\n" +
 	"\rStatusRequest\"g\n" +
 	"\vStatusReply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
 	"\aserving\x18\x03 \x01(\bR\aserving\x12\x14\n" +
-	"\x05ready\x18\x04 \x01(\bR\x05ready2\x93\x06\n" +
+	"\x05ready\x18\x04 \x01(\bR\x05ready2\xbf\a\n" +
 	"\bOperator\x12W\n" +
 	"\aPublish\x12&.clustermaster.operator.PublishRequest\x1a$.clustermaster.operator.PublishReply\x12W\n" +
 	"\aTargets\x12&.clustermaster.operator.TargetsRequest\x1a$.clustermaster.operator.TargetsReply\x12P\n" +
@@ -1311,7 +1477,9 @@ const file_operatorpb_operator_proto_rawDesc = "" +
 	"\x04Docs\x12#.clustermaster.operator.DocsRequest\x1a!.clustermaster.operator.DocsReply\x12N\n" +
 	"\x04Keys\x12#.clustermaster.operator.KeysRequest\x1a!.clustermaster.operator.KeysReply\x12`\n" +
 	"\n" +
-	"ChangeKeys\x12).clustermaster.operator.ChangeKeysRequest\x1a'.clustermaster.operator.ChangeKeysReply\x12T\n" +
+	"ChangeKeys\x12).clustermaster.operator.ChangeKeysRequest\x1a'.clustermaster.operator.ChangeKeysReply\x12P\n" +
+	"\x05Login\x12#.clustermaster.operator.Credentials\x1a\".clustermaster.operator.LoginReply\x12X\n" +
+	"\tMakeToken\x12#.clustermaster.operator.Credentials\x1a&.clustermaster.operator.MakeTokenReply\x12T\n" +
 	"\x06Status\x12%.clustermaster.operator.StatusRequest\x1a#.clustermaster.operator.StatusReplyB#Z!clustermaster/operator/operatorpbb\x06proto3"
 
 var (
@@ -1326,7 +1494,7 @@ func file_operatorpb_operator_proto_rawDescGZIP() []byte {
 	return file_operatorpb_operator_proto_rawDescData
 }
 
-var file_operatorpb_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_operatorpb_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_operatorpb_operator_proto_goTypes = []any{
 	(*PublishRequest)(nil),     // 0: clustermaster.operator.PublishRequest
 	(*PublishReply)(nil),       // 1: clustermaster.operator.PublishReply
@@ -1345,13 +1513,16 @@ var file_operatorpb_operator_proto_goTypes = []any{
 	(*KeysReply)(nil),          // 14: clustermaster.operator.KeysReply
 	(*ChangeKeysRequest)(nil),  // 15: clustermaster.operator.ChangeKeysRequest
 	(*ChangeKeysReply)(nil),    // 16: clustermaster.operator.ChangeKeysReply
-	(*StatusRequest)(nil),      // 17: clustermaster.operator.StatusRequest
-	(*StatusReply)(nil),        // 18: clustermaster.operator.StatusReply
-	nil,                        // 19: clustermaster.operator.KeysReply.LocalEntry
+	(*Credentials)(nil),        // 17: clustermaster.operator.Credentials
+	(*LoginReply)(nil),         // 18: clustermaster.operator.LoginReply
+	(*MakeTokenReply)(nil),     // 19: clustermaster.operator.MakeTokenReply
+	(*StatusRequest)(nil),      // 20: clustermaster.operator.StatusRequest
+	(*StatusReply)(nil),        // 21: clustermaster.operator.StatusReply
+	nil,                        // 22: clustermaster.operator.KeysReply.LocalEntry
 }
 var file_operatorpb_operator_proto_depIdxs = []int32{
 	13, // 0: clustermaster.operator.KeysReply.keys:type_name -> clustermaster.operator.Key
-	19, // 1: clustermaster.operator.KeysReply.local:type_name -> clustermaster.operator.KeysReply.LocalEntry
+	22, // 1: clustermaster.operator.KeysReply.local:type_name -> clustermaster.operator.KeysReply.LocalEntry
 	13, // 2: clustermaster.operator.ChangeKeysRequest.keys:type_name -> clustermaster.operator.Key
 	13, // 3: clustermaster.operator.ChangeKeysReply.changed:type_name -> clustermaster.operator.Key
 	0,  // 4: clustermaster.operator.Operator.Publish:input_type -> clustermaster.operator.PublishRequest
@@ -1362,18 +1533,22 @@ var file_operatorpb_operator_proto_depIdxs = []int32{
 	10, // 9: clustermaster.operator.Operator.Docs:input_type -> clustermaster.operator.DocsRequest
 	12, // 10: clustermaster.operator.Operator.Keys:input_type -> clustermaster.operator.KeysRequest
 	15, // 11: clustermaster.operator.Operator.ChangeKeys:input_type -> clustermaster.operator.ChangeKeysRequest
-	17, // 12: clustermaster.operator.Operator.Status:input_type -> clustermaster.operator.StatusRequest
-	1,  // 13: clustermaster.operator.Operator.Publish:output_type -> clustermaster.operator.PublishReply
-	3,  // 14: clustermaster.operator.Operator.Targets:output_type -> clustermaster.operator.TargetsReply
-	5,  // 15: clustermaster.operator.Operator.Events:output_type -> clustermaster.operator.Event
-	7,  // 16: clustermaster.operator.Operator.ReadReturns:output_type -> clustermaster.operator.Return
-	9,  // 17: clustermaster.operator.Operator.Run:output_type -> clustermaster.operator.RunOutput
-	11, // 18: clustermaster.operator.Operator.Docs:output_type -> clustermaster.operator.DocsReply
-	14, // 19: clustermaster.operator.Operator.Keys:output_type -> clustermaster.operator.KeysReply
-	16, // 20: clustermaster.operator.Operator.ChangeKeys:output_type -> clustermaster.operator.ChangeKeysReply
-	18, // 21: clustermaster.operator.Operator.Status:output_type -> clustermaster.operator.StatusReply
-	13, // [13:22] is the sub-list for method output_type
-	4,  // [4:13] is the sub-list for method input_type
+	17, // 12: clustermaster.operator.Operator.Login:input_type -> clustermaster.operator.Credentials
+	17, // 13: clustermaster.operator.Operator.MakeToken:input_type -> clustermaster.operator.Credentials
+	20, // 14: clustermaster.operator.Operator.Status:input_type -> clustermaster.operator.StatusRequest
+	1,  // 15: clustermaster.operator.Operator.Publish:output_type -> clustermaster.operator.PublishReply
+	3,  // 16: clustermaster.operator.Operator.Targets:output_type -> clustermaster.operator.TargetsReply
+	5,  // 17: clustermaster.operator.Operator.Events:output_type -> clustermaster.operator.Event
+	7,  // 18: clustermaster.operator.Operator.ReadReturns:output_type -> clustermaster.operator.Return
+	9,  // 19: clustermaster.operator.Operator.Run:output_type -> clustermaster.operator.RunOutput
+	11, // 20: clustermaster.operator.Operator.Docs:output_type -> clustermaster.operator.DocsReply
+	14, // 21: clustermaster.operator.Operator.Keys:output_type -> clustermaster.operator.KeysReply
+	16, // 22: clustermaster.operator.Operator.ChangeKeys:output_type -> clustermaster.operator.ChangeKeysReply
+	18, // 23: clustermaster.operator.Operator.Login:output_type -> clustermaster.operator.LoginReply
+	19, // 24: clustermaster.operator.Operator.MakeToken:output_type -> clustermaster.operator.MakeTokenReply
+	21, // 25: clustermaster.operator.Operator.Status:output_type -> clustermaster.operator.StatusReply
+	15, // [15:26] is the sub-list for method output_type
+	4,  // [4:15] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -1390,7 +1565,7 @@ func file_operatorpb_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_operatorpb_operator_proto_rawDesc), len(file_operatorpb_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

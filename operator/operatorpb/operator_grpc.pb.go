@@ -31,6 +31,8 @@ const (
 	Operator_Docs_FullMethodName        = "/clustermaster.operator.Operator/Docs"
 	Operator_Keys_FullMethodName        = "/clustermaster.operator.Operator/Keys"
 	Operator_ChangeKeys_FullMethodName  = "/clustermaster.operator.Operator/ChangeKeys"
+	Operator_Login_FullMethodName       = "/clustermaster.operator.Operator/Login"
+	Operator_MakeToken_FullMethodName   = "/clustermaster.operator.Operator/MakeToken"
 	Operator_Status_FullMethodName      = "/clustermaster.operator.Operator/Status"
 )
 
@@ -55,6 +57,10 @@ type OperatorClient interface {
 	Keys(ctx context.Context, in *KeysRequest, opts ...grpc.CallOption) (*KeysReply, error)
 	// ChangeKeys accepts, rejects or deletes keys on every master.
 	ChangeKeys(ctx context.Context, in *ChangeKeysRequest, opts ...grpc.CallOption) (*ChangeKeysReply, error)
+	// Login proves who the caller is by external_auth. From then on the calls of this connection are that user's.
+	Login(ctx context.Context, in *Credentials, opts ...grpc.CallOption) (*LoginReply, error)
+	// MakeToken proves the same and makes a token.
+	MakeToken(ctx context.Context, in *Credentials, opts ...grpc.CallOption) (*MakeTokenReply, error)
 	// Status is what this master knows of itself; the commands' health check.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
 }
@@ -174,6 +180,26 @@ func (c *operatorClient) ChangeKeys(ctx context.Context, in *ChangeKeysRequest, 
 	return out, nil
 }
 
+func (c *operatorClient) Login(ctx context.Context, in *Credentials, opts ...grpc.CallOption) (*LoginReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LoginReply)
+	err := c.cc.Invoke(ctx, Operator_Login_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorClient) MakeToken(ctx context.Context, in *Credentials, opts ...grpc.CallOption) (*MakeTokenReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MakeTokenReply)
+	err := c.cc.Invoke(ctx, Operator_MakeToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *operatorClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StatusReply)
@@ -205,6 +231,10 @@ type OperatorServer interface {
 	Keys(context.Context, *KeysRequest) (*KeysReply, error)
 	// ChangeKeys accepts, rejects or deletes keys on every master.
 	ChangeKeys(context.Context, *ChangeKeysRequest) (*ChangeKeysReply, error)
+	// Login proves who the caller is by external_auth. From then on the calls of this connection are that user's.
+	Login(context.Context, *Credentials) (*LoginReply, error)
+	// MakeToken proves the same and makes a token.
+	MakeToken(context.Context, *Credentials) (*MakeTokenReply, error)
 	// Status is what this master knows of itself; the commands' health check.
 	Status(context.Context, *StatusRequest) (*StatusReply, error)
 	mustEmbedUnimplementedOperatorServer()
@@ -240,6 +270,12 @@ func (UnimplementedOperatorServer) Keys(context.Context, *KeysRequest) (*KeysRep
 }
 func (UnimplementedOperatorServer) ChangeKeys(context.Context, *ChangeKeysRequest) (*ChangeKeysReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeKeys not implemented")
+}
+func (UnimplementedOperatorServer) Login(context.Context, *Credentials) (*LoginReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Login not implemented")
+}
+func (UnimplementedOperatorServer) MakeToken(context.Context, *Credentials) (*MakeTokenReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method MakeToken not implemented")
 }
 func (UnimplementedOperatorServer) Status(context.Context, *StatusRequest) (*StatusReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
@@ -388,6 +424,42 @@ func _Operator_ChangeKeys_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Operator_Login_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Credentials)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServer).Login(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Operator_Login_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServer).Login(ctx, req.(*Credentials))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Operator_MakeToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Credentials)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServer).MakeToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Operator_MakeToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServer).MakeToken(ctx, req.(*Credentials))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Operator_Status_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StatusRequest)
 	if err := dec(in); err != nil {
@@ -432,6 +504,14 @@ var Operator_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ChangeKeys",
 			Handler:    _Operator_ChangeKeys_Handler,
+		},
+		{
+			MethodName: "Login",
+			Handler:    _Operator_Login_Handler,
+		},
+		{
+			MethodName: "MakeToken",
+			Handler:    _Operator_MakeToken_Handler,
 		},
 		{
 			MethodName: "Status",

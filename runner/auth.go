@@ -1,0 +1,52 @@
+package runner
+
+import (
+	"context"
+
+	"clustermaster/wire"
+)
+
+// Tokens makes and deletes the tokens of external_auth.
+type Tokens interface {
+	// MakeToken returns Salt's map of a token; ok is false for credentials that are refused.
+	MakeToken(ctx context.Context, creds wire.Map) (token wire.Map, ok bool, err error)
+	// DeleteToken removes a token from all masters; had tells that there was one.
+	DeleteToken(ctx context.Context, token string) (had bool, err error)
+}
+
+// Auth is the family auth.
+func Auth(tokens Tokens) []Function {
+	token := Need("token")
+	token.Secret = true
+	return []Function{
+		{
+			Name: "auth.mk_token", Params: []Param{Opt("username", nil), Secret("password"), Opt("eauth", nil), Opt("token_expire", nil)},
+			Doc: "Make a token of external_auth, good on all masters. token_expire is in seconds and counts where token_expire_user_override lets the user say.\n\n" +
+				"Example:\n\n    salt-run auth.mk_token username=carol password=secret eauth=pam\n    salt-run auth.mk_token username=carol password=secret eauth=pam token_expire=600",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				var creds wire.Map
+				for _, name := range []string{"username", "password", "eauth", "token_expire"} {
+					if v := c.Arg(name); v != nil {
+						creds = append(creds, wire.Pair{Key: name, Value: v})
+					}
+				}
+				made, ok, err := tokens.MakeToken(ctx, creds)
+				if err != nil {
+					return nil, err
+				}
+				if !ok {
+					return "", nil
+				}
+				kept := append(made.Without("token"), wire.Pair{Key: "token", Value: redacted})
+				return Told{Value: made, Kept: kept}, nil
+			},
+		},
+		{
+			Name: "auth.del_token", Params: []Param{token},
+			Doc: "Delete a token of external_auth on all masters. It returns whether there was one.\n\nExample:\n\n    salt-run auth.del_token 6556760736e4077daa601baec2b67c24",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				return tokens.DeleteToken(ctx, c.Text("token"))
+			},
+		},
+	}
+}
