@@ -164,7 +164,7 @@ func (l *loader) checkMissing() {
 	}
 	if tops, ok := o.Extra["master_tops"].(yaml11.Map); ok {
 		for _, e := range tops {
-			if e.Key != "ext_nodes" {
+			if e.Key != "ext_nodes" && e.Key != "saltclass" {
 				l.refuse("master_tops", "%q is not built in, its states would be missing from every highstate; take it out, or have a command print them for ext_nodes", textOf(e.Key))
 			}
 		}

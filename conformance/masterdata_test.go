@@ -49,7 +49,7 @@ auto_accept: True
 mine_get: {'data-.*': ['test.*', 'own', 'priv'], 'data-z': ['.*']}
 peer: {'data-a': ['test.*']}
 peer_run: {'data-a': ['test.arg']}
-master_tops: {ext_nodes: DIR/nodes.sh}
+master_tops: {ext_nodes: DIR/nodes.sh, saltclass: {path: DIR/saltclass}}
 nodegroups: {ng: 'L@data-a,data-b'}
 timeout: 5
 minimum_auth_version: 0
@@ -63,6 +63,7 @@ func dataTree(t *testing.T, m *subject) {
 		"srv2/sub/more.txt": "more", "srv/with blank.txt": "b", "srv/ünï.txt": "u", "srv/.dot": "d", "srv/q?x=1.txt": "q", "srv/a|b": "p", "srv/empty.txt": "", "srv/one": "1",
 		"srv/x.swp": "s", "srv/hidden/h.txt": "h", "srv/old.bak": "o", "dev/d.txt": "d", "any/feat/f.txt": "f", "outside/secret.txt": "s", "srv/star*.txt": "*",
 		"srv/exact": strings.Repeat("x", 4096), "srv/exact1": strings.Repeat("x", 4097), "srv/three": strings.Repeat("abc", 4000), "srv/new\nline": "n",
+		"saltclass/nodes/data-a.yml": "environment: dev\nclasses: [common]\nstates: ['{{ __grains__.os }}', a.b]\n", "saltclass/classes/common.yml": "states: [ssh]\n",
 	} {
 		m.write(t, text, path)
 	}

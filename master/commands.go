@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"fmt"
 
 	"clustermaster/internal/pytext"
 	"clustermaster/wire"
@@ -123,7 +124,14 @@ func (m *Master) masterTops(ctx context.Context, c *call) (any, error) {
 	if m.opts.MasterTops == nil || c.ID == "" {
 		return wire.Map{}, nil
 	}
-	return m.opts.MasterTops(ctx, c.ID), nil
+	var opts wire.Map
+	if raw, ok := c.Load.Get("opts"); ok {
+		var err error
+		if opts, err = raw.Map(); err != nil {
+			return nil, fmt.Errorf("options of %q: %w", c.ID, err)
+		}
+	}
+	return m.opts.MasterTops(ctx, c.ID, opts), nil
 }
 
 // registerResources is sent by every 3008 minion at its start.

@@ -45,9 +45,10 @@ type Options struct {
 	AllowMinionKeyRevoke      bool
 	PreserveMinionCache       bool
 	PillarVersion             int
-	FileEnvs                  func() []string                               // environments of file_roots, for _master_opts
-	MasterOpts                wire.Map                                      // values of _master_opts that differ from Salt's defaults
-	MasterTops                func(ctx context.Context, id string) wire.Map // environment to SLS names of a minion; nil: no master_tops
+	FileEnvs                  func() []string // environments of file_roots, for _master_opts
+	MasterOpts                wire.Map        // values of _master_opts that differ from Salt's defaults
+	// MasterTops is environment to SLS names of a minion, which has sent these options with grains; nil: no master_tops.
+	MasterTops func(ctx context.Context, id string, opts wire.Map) wire.Map
 
 	// What minions may order and push.
 	Peer            wire.Map      // peer: regular expression on the id to list of those on functions

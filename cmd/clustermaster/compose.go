@@ -258,7 +258,9 @@ func (r *rooms) openMaster() error {
 	if err != nil {
 		return err
 	}
-	mo.MasterTops = r.masterTops(r.modules)
+	if mo.MasterTops, err = r.masterTops(); err != nil {
+		return err
+	}
 	if r.auth, err = newAuth(r); err != nil {
 		return err
 	}
