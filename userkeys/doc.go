@@ -9,5 +9,5 @@
 // programs read them once and run on; and salt-run cluster.rotate_keys makes new ones, so a key that got out can be taken back.
 // Given up: users' keys are part of the replicated state, like the AES key.
 //
-// Guarantee: a key in a file of a running master is good on every master that knows what was agreed before the file was written.
+// Guarantee: a key that is in a running master's file is good on every master that is ready, from the moment when the file is there.
 package userkeys

@@ -22,6 +22,8 @@ type Node interface {
 	State() *fsm.State
 	// Propose applies a command and returns when it is applied here; without a quorum it fails soon.
 	Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error)
+	// ConfirmEverywhere names the members that did not confirm in time that they applied index.
+	ConfirmEverywhere(ctx context.Context, index uint64) (unconfirmed []string)
 }
 
 // Keys are the keys of users. Safe for concurrent use.
@@ -110,11 +112,19 @@ func (k *Keys) sync(ctx context.Context) error {
 			return fmt.Errorf("agree on keys of users: %w", err)
 		}
 	}
+	confirmed := false
 	var errs []error
 	for _, u := range k.users {
-		if key, has := state.UserKey(u.Name); has {
-			errs = append(errs, k.write(u, key))
+		key, has := state.UserKey(u.Name)
+		if text, good, err := k.read(u); !has || err == nil && good && text == key {
+			continue
 		}
+		if !confirmed { // who reads a file may order anywhere at once
+			k.node.ConfirmEverywhere(ctx, state.AppliedIndex())
+			confirmed = true
+			key, _ = state.UserKey(u.Name)
+		}
+		errs = append(errs, k.write(u, key))
 	}
 	return errors.Join(errs...)
 }
@@ -173,11 +183,8 @@ func (k *Keys) owned(u User, info fs.FileInfo) bool {
 	return owner == u.UID || owner == me && (me != 0 || u.UID < 0)
 }
 
-// write makes a user's file what it should be, unless it is.
+// write makes a user's file anew.
 func (k *Keys) write(u User, key string) error {
-	if text, good, err := k.read(u); err == nil && good && text == key {
-		return nil
-	}
 	path := k.path(u.Name)
 	if err := durable.WriteFile(path, []byte(key)); err != nil {
 		return fmt.Errorf("write key of user %s: %w", u.Name, err)

@@ -26,6 +26,8 @@ type agreed struct {
 	noQuorum atomic.Bool
 	tries    atomic.Int32
 
+	confirmed atomic.Uint64
+
 	mu     sync.Mutex // guards the rest
 	index  uint64
 	follow []func(uint64, fsm.Change)
@@ -60,6 +62,12 @@ func (a *agreed) Propose(_ context.Context, c fsm.Command) (fsm.Result, uint64, 
 		f(a.index, change)
 	}
 	return r, a.index, nil
+}
+
+// ConfirmEverywhere notes that it was asked: what a file holds must be known to all before.
+func (a *agreed) ConfirmEverywhere(_ context.Context, index uint64) []string {
+	a.confirmed.Store(index)
+	return nil
 }
 
 // master runs the keys of one master until the test's bubble is to end.
@@ -195,6 +203,9 @@ func TestRotationReachesFiles(t *testing.T) {
 		}
 		if got, _ := k.Key("root"); got != next {
 			t.Error("the old key is still good")
+		}
+		if at := a.state.AppliedIndex(); a.confirmed.Load() != at {
+			t.Errorf("the others confirmed index %d, not %d", a.confirmed.Load(), at)
 		}
 		put(t, dir, "root", "spoilt", 0o600)
 		a.master(t, dir, me) // as after a restart
