@@ -2,13 +2,16 @@ package conformance
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"clustermaster/e2e"
 	"clustermaster/wire"
 )
 
@@ -346,8 +349,15 @@ func clearMaster(t *testing.T, k kind, more string) *subject {
 		c := m.signIn(t, id, 3)
 		m.send(t, c.seal(t, c.pillarLoad(t).Set("grains", dict("os", "Plan9", "id", id))))
 	}
+	e2e.Eventually(t, 20*time.Second, "keys are written", func() error { return errors.Join(m.hasKey("root"), m.hasKey("carol"), m.hasKey("nobodyinhere")) })
 	m.events = listen(t, t, m)
 	return m
+}
+
+// hasKey waits for the file of a user's key.
+func (m *subject) hasKey(user string) error {
+	_, err := os.Stat(m.path("cache", "."+user+"_key"))
+	return err
 }
 
 // filled puts keys and tokens of this master in the place of their names.

@@ -1,0 +1,69 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermaster/e2e"
+)
+
+// TestSaltsOwnClients orders with the clients of Salt's library: what works with our master, and what needs Salt's event bus.
+func TestSaltsOwnClients(t *testing.T) {
+	python := filepath.Join(e2e.Venvs(t), "salt-"+reference, "bin", "python3")
+	m := newMaster(t, ours, variant{name: "clients", options: `enable_clear_commands: True
+auto_accept: True
+external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
+`})
+	m.start(t)
+	m.signIn(t, "web-a", 3)
+	e2e.Eventually(t, 20*time.Second, "root has a key", func() error { return m.hasKey("root") })
+	out, err := exec.Command(python, filepath.Join("testdata", "salt_clients.py"), m.ConfDir).Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		var step []any
+		if err := json.Unmarshal([]byte(line), &step); err != nil || len(step) != 2 {
+			t.Fatalf("%q: %v", line, err)
+		}
+		text := jids.ReplaceAllString(tokenText.ReplaceAllString(fmt.Sprint(step[1]), "TOKEN"), "JID")
+		got[fmt.Sprint(step[0])] = epoch.ReplaceAllString(text, "EPOCH")
+	}
+	const published = "map[jid:JID minions:[web-a]]"
+	for name, want := range map[string]string{
+		"local client": "SaltClientError: ", // it looks for the event bus of Salt's master in sock_dir
+		"local client, with a file in the place of the bus": published,
+		"local client, eauth":                               published,
+		"local client, token":                               published,
+		"local client, wrong token":                         "AuthenticationError: Authentication error occurred.",
+		"mk_token":                                          "map[eauth:auto expire:EPOCH name:alice start:EPOCH token:TOKEN]",
+		"get_token":                                         "map[eauth:auto expire:EPOCH name:alice start:EPOCH token:TOKEN]",
+		"runner client":                                     "map[jid:JID tag:salt/run/JID]",
+		"runner client, eauth":                              "map[jid:JID tag:salt/run/JID]",
+		"runner client, wrong token":                        `TokenAuthenticationError: Authentication failure of type "token" occurred.`,
+		"wheel client":                                      "[web-a]",
+		"wheel client, eauth":                               "map[minions:[web-a]]",
+	} {
+		if !strings.HasPrefix(got[name], want) {
+			t.Errorf("%s: %s, want %s", name, got[name], want)
+		}
+	}
+
+	// Salt's command looks for the same file first, and with it waits for events that never come.
+	salt := func(args ...string) e2e.Result {
+		return e2e.Command(t, filepath.Join(filepath.Dir(python), "salt"), append([]string{"-c", m.ConfDir}, args...)...)
+	}
+	if r := salt("web-a", "test.ping"); !strings.Contains(r.Stdout+r.Stderr, "The salt master could not be contacted. Is master running?") {
+		t.Errorf("salt without the event bus: %v", r)
+	}
+	m.write(t, "", "run", "publish_pull.ipc")
+	if r := salt("--async", "web-a", "test.ping"); r.Code != 0 || !strings.HasPrefix(r.Stdout, "Executed command with job ID: 20") {
+		t.Errorf("salt --async with a file in the place of the bus: %v", r)
+	}
+}
