@@ -165,16 +165,10 @@ func indent(t *testing.T, raw []byte) string {
 	return b.String() + "\n"
 }
 
-var (
-	// traceback is what Python adds to an exception, up to the exception's own text.
-	traceback = regexp.MustCompile(`Traceback \(most recent call last\):\\n(?:  .*?\\n)+?(?:[A-Za-z_.]+: )`)
-	rendered  = regexp.MustCompile(`\\nTraceback \(most recent call last\):[^"]*"`)
-	failedOf  = regexp.MustCompile(`One or more requisite failed: [^"]*`)
-)
+var failedOf = regexp.MustCompile(`One or more requisite failed: [^"]*`)
 
-// normal leaves out what names the inside of a Python program, and sorts what Salt takes from a set.
+// normal sorts what Salt takes from a set.
 func normal(text string) string {
-	text = rendered.ReplaceAllString(traceback.ReplaceAllString(text, ""), `"`)
 	return failedOf.ReplaceAllStringFunc(text, func(s string) string {
 		const head = "One or more requisite failed: "
 		list := strings.Split(strings.TrimPrefix(s, head), ", ")

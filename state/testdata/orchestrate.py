@@ -2,7 +2,8 @@
 
 Usage: python orchestrate.py TREES [NAME ...], with the Python of a Salt
 installation. Prints one JSON map from tree to what the runner returned and the
-events that it fired. Paths of the run are ROOT; times are left out.
+events that it fired. Paths of the run are ROOT; times and tracebacks are left
+out.
 """
 
 import contextlib
@@ -36,6 +37,8 @@ nest: {a: {b: c}}
 
 JID = "20260101000000000000"
 EVENTS = []
+# What Python adds to an exception, up to the exception's own text.
+TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:  .*\n)+(?:[\w.]+: )")
 
 
 class Bus:
@@ -66,7 +69,8 @@ def plain(v, root):
     if isinstance(v, (list, tuple)):
         return [plain(x, root) for x in v]
     if isinstance(v, str):
-        return str(v).replace(root, "ROOT").replace(JID, "JID")
+        v = TRACEBACK.sub("", str(v))
+        return v.replace(root, "ROOT").replace(JID, "JID")
     return v
 
 
