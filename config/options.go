@@ -191,6 +191,11 @@ type Options struct {
 	StateAutoOrder              bool          `opt:"state_auto_order"`
 	StateEvents                 bool          `opt:"state_events"`
 	StateAggregate              any           `opt:"state_aggregate"`
+	StateMaxParallel            int           `opt:"state_max_parallel" min:"0"`
+	DisabledRequisites          []string      `opt:"disabled_requisites" own:"[]"`
+	GlobalStateConditions       yaml11.Map    `opt:"global_state_conditions"`
+	Local                       bool          `opt:"local"`
+	Test                        bool          `opt:"test"`
 	JinjaEnv                    yaml11.Map    `opt:"jinja_env"`
 	JinjaSLSEnv                 yaml11.Map    `opt:"jinja_sls_env"`
 	JinjaLstripBlocks           bool          `opt:"jinja_lstrip_blocks"`

@@ -69,7 +69,7 @@ func newOperators(r *rooms) (*operators, error) {
 		runner.Fileserver(servedFiles{r}), runner.Pushed(pushedFiles{r}, t),
 		runner.Config(func() wire.Map { m, _ := wireValue(o.Extra).(wire.Map); return m }),
 		runner.Documentation(func() *runner.Registry { return registry }, func() *runner.Registry { return wheels }),
-		runner.State(t), runner.Events(func(tag string, data wire.Map) { r.bus.Fire(tag, data) }),
+		runner.State(t), runner.OrchestrationFamily(orchestrations{newOrchestrator(t), pauses{r}}), runner.Events(func(tag string, data wire.Map) { r.bus.Fire(tag, data) }),
 		runner.Salt(t), runner.Auth(tokenMaker{r.auth}), runner.OnMaster(onMaster{r}), runner.Matching(t), runner.ReactorFamily(reactors{r}), runner.Test(),
 	)
 	if err != nil {
@@ -277,6 +277,14 @@ func (t *operators) SaveRun(ctx context.Context, jid string, load wire.Map, id s
 func (t *operators) Run(ctx context.Context, r operator.RunRequest, out func(kind string, v any)) (operator.RunResult, error) {
 	req := runner.Request{Fun: r.Fun, Args: r.Args, Kwargs: r.Kwargs, JID: r.JID, User: r.User}
 	run := t.runners
+	if runner.OrchestrateWithJID(req.Fun) {
+		if req.JID == "" {
+			req.JID = t.mast.NewJID()
+		}
+		if _, given := req.Kwargs.Get("orchestration_jid"); !given {
+			req.Kwargs = append(slices.Clip(req.Kwargs), wire.Pair{Key: "orchestration_jid", Value: req.JID})
+		}
+	}
 	if fun, ok := strings.CutPrefix(r.Fun, "wheel."); ok {
 		run, req.Fun = t.wheels, fun
 	}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"clustermaster/fileserver"
+	"clustermaster/internal/yaml11"
+	"clustermaster/output"
+	"clustermaster/pillar"
+	"clustermaster/runner"
+	"clustermaster/state"
+	"clustermaster/states"
+	"clustermaster/wire"
+)
+
+// stateFiles are file_roots as SLS files are read from them.
+type stateFiles struct{ *fileserver.Server }
+
+func (f stateFiles) Open(env, path string) (string, []byte, bool, error) { return f.Read(env, path) }
+
+// newOrchestrator joins what runs states on this master.
+func newOrchestrator(t *operators) *state.Orchestrator {
+	r, o := t.rooms, t.opts
+	so := state.Options{
+		ID: o.ID, Renderer: o.Renderer, EnvOrder: o.EnvOrder, AutoOrder: o.StateAutoOrder, Failhard: o.Failhard, Events: o.StateEvents, Local: o.Local, Test: o.Test,
+		MaxParallel: o.StateMaxParallel, DisabledRequisites: o.DisabledRequisites, Saltenv: o.Saltenv, Pillarenv: o.Pillarenv,
+		MergeStrategy: o.PillarSourceMergingStrategy, MergeLists: o.PillarMergeLists, DecryptRenderers: o.DecryptPillarRenderers,
+	}
+	so.Opts, _ = wireValue(o.Values()).(wire.Map)
+	so.GlobalConditions, _ = wireValue(o.GlobalStateConditions).(wire.Map)
+	return state.New(state.Deps{
+		Files: stateFiles{r.files}, Renderer: r.render, Modules: r.modules, Functions: stateFunctions(t),
+		Pillar: func(ctx context.Context, id string, grains wire.Map, saltenv, pillarenv string, over wire.Map) (wire.Map, error) {
+			made, err := r.pillar.Pillar(ctx, pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv, Override: over, CleanCache: true})
+			return made.Pillar, err
+		},
+		Decrypt: func(ctx context.Context, v any, renderer string) (any, error) {
+			text := string(yaml11.Dump(wire.Map{{Key: "v", Value: v}}))
+			made, err := r.pillar.RenderText(ctx, pillar.Request{ID: o.ID}, nil, "", text, "yaml|"+renderer, nil)
+			if err != nil {
+				return nil, err
+			}
+			m, _ := made.(wire.Map)
+			plain, _ := m.Get("v")
+			return plain, nil
+		},
+		Grains: func() wire.Map { return masterGrains(o) },
+		Fire:   func(tag string, data wire.Map) { r.bus.Fire(tag, data) },
+		Pauses: pauses{r},
+	}, so, r.log, r.reg)
+}
+
+// stateFunctions are the functions of states.
+func stateFunctions(t *operators) state.Functions {
+	r, o := t.rooms, t.opts
+	return states.New(states.Deps{
+		Minions: t, NewJID: func() string { return r.mast.NewJID() }, Timeout: time.Duration(o.Timeout), GatherJobTimeout: o.GatherJobTimeout, Failhard: o.Failhard,
+		Runners: stateRunners{t}, Fire: func(tag string, data wire.Map) { r.bus.Fire(tag, data) }, Modules: r.modules, Files: r.files,
+		Render: r.moduleDeps().Render,
+		Nested: func(v any, indent int) string {
+			return output.Defaults().Text(output.Result{Value: v, Outputter: "nested", Indent: indent})
+		},
+		Log: r.log,
+	})
+}
+
+// stateRunners are the runner and wheel functions as states call them.
+type stateRunners struct{ t *operators }
+
+func (s stateRunners) of(wheel bool) *runner.Runner {
+	if wheel {
+		return s.t.wheels
+	}
+	return s.t.runners
+}
+
+func (s stateRunners) Takes(wheel bool, fun, param string) bool { return s.of(wheel).Takes(fun, param) }
+
+func (s stateRunners) Check(o states.Order) (states.Order, error) {
+	req, err := s.of(o.Wheel).Check(runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, User: o.User})
+	o.Args, o.Kwargs = req.Args, req.Kwargs
+	return o, err
+}
+
+func (s stateRunners) Run(ctx context.Context, o states.Order) (states.Outcome, error) {
+	res := s.of(o.Wheel).Run(ctx, runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, User: o.User, Shown: true}, nil)
+	return states.Outcome{JID: res.JID, Return: res.Return, Success: res.Success}, ctx.Err()
+}
+
+// orchestrations runs states for the runner family state.
+type orchestrations struct {
+	*state.Orchestrator
+	pauses
+}
+
+var _ runner.Orchestrator = orchestrations{}
+
+func (s orchestrations) SLS(ctx context.Context, o runner.Orchestration) (any, bool, error) {
+	v, err := s.Orchestrator.SLS(ctx, state.Request(o))
+	ret, _ := v.(wire.Map)
+	return v, state.Succeeded(ret), err
+}
+
+func (s orchestrations) Show(ctx context.Context, o runner.Orchestration) (any, error) {
+	return s.Orchestrator.Show(ctx, state.Request(o))
+}
+
+func (s orchestrations) High(ctx context.Context, data wire.Map, o runner.Orchestration) (any, error) {
+	return s.Orchestrator.High(ctx, data, state.Request(o))
+}
+
+func (s orchestrations) Single(ctx context.Context, fun, name string, kwargs wire.Map, o runner.Orchestration) (any, error) {
+	return s.Orchestrator.Single(ctx, fun, name, kwargs, state.Request(o))
+}
+
+func (s orchestrations) Pause(ctx context.Context, jid string, change func(wire.Map) wire.Map) error {
+	return s.change(ctx, jid, change)
+}
+
+// pauses keeps which orchestrations are to wait, as keys of the cache: every master sees them.
+type pauses struct{ r *rooms }
+
+const pauseBank = "state_pause"
+
+func (p pauses) Pause(ctx context.Context, jid string) (wire.Map, error) {
+	v, _, err := p.r.banks.Fetch(ctx, pauseBank, jid)
+	m, _ := v.(wire.Map)
+	return m, err
+}
+
+func (p pauses) change(ctx context.Context, jid string, change func(wire.Map) wire.Map) error {
+	asked, err := p.Pause(ctx, jid)
+	if err != nil {
+		return err
+	}
+	if asked = change(asked); len(asked) > 0 {
+		return p.r.banks.Store(ctx, pauseBank, jid, asked)
+	}
+	_, err = p.r.banks.Flush(ctx, pauseBank, jid)
+	return err
+}
+
+// Forget implements state.Pauses.
+func (p pauses) Forget(ctx context.Context, jid string) error {
+	asked, err := p.Pause(ctx, jid)
+	if err != nil || asked == nil {
+		return err
+	}
+	_, err = p.r.banks.Flush(ctx, pauseBank, jid)
+	return err
+}

@@ -1,0 +1,260 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// Orchestration is what states are run from.
+type Orchestration struct {
+	Mods               []string // SLS files, patterns too
+	Saltenv, Pillarenv string   // "" for those of the options
+	Test               *bool    // nil for the option test
+	Exclude            []any
+	Pillar             wire.Map // laid over the master's own
+	PillarEnc          string   // the renderer that decrypts it
+	JID                string   // "" for states that nothing can pause
+	User               string
+}
+
+// Orchestrator runs states on this master. Results are maps from states to their returns, or lists of texts that say what is wrong.
+type Orchestrator interface {
+	// ID is the id by which returns name the master.
+	ID() string
+	// SLS runs SLS files, and reports whether all states succeeded.
+	SLS(ctx context.Context, o Orchestration) (ret any, succeeded bool, err error)
+	// Show is the high data of SLS files, High runs high data, Single one state.
+	Show(ctx context.Context, o Orchestration) (any, error)
+	High(ctx context.Context, data wire.Map, o Orchestration) (any, error)
+	Single(ctx context.Context, fun, name string, kwargs wire.Map, o Orchestration) (any, error)
+	// Pause changes what is asked of an orchestration, wherever it runs: a map from the id of a state, or __all__, to a map with kill or duration.
+	Pause(ctx context.Context, jid string, change func(asked wire.Map) wire.Map) error
+}
+
+// OrchestrateWithJID are the functions that salt-run gives the id of its own job.
+func OrchestrateWithJID(fun string) bool {
+	return fun == "state.orchestrate" || fun == "state.orch" || fun == "state.sls"
+}
+
+const orchestrateDoc = "Run states on this master: an orchestration of minions, runners and wheel functions.\n\n" +
+	"mods\n    SLS files of file_roots: a list, or names with commas between them.\n\nsaltenv : base\n    The environment that they are in.\n\n" +
+	"test : None\n    True changes nothing and says what would change.\n\nexclude : None\n    SLS files, or maps with id or sls, that are left out.\n\n" +
+	"pillar : None\n    A map that is laid over the pillar of this master.\n\npillarenv : None\n    The environment of the pillar; all of them are merged without it.\n\n" +
+	"pillar_enc : None\n    The renderer, such as gpg, that decrypts what pillar holds.\n\norchestration_jid : None\n    The job id of the orchestration, in events and for state.pause.\n\n" +
+	"The exit code of salt-run is 1 if a state failed.\n\nExample:\n\n    salt-run state.orchestrate webserver\n    salt-run state.orchestrate webserver saltenv=dev test=True pillar='{\"nodes\": 3}'"
+
+// OrchestrationFamily is the part of the family state that runs states.
+func OrchestrationFamily(o Orchestrator) []Function {
+	env := []Param{Opt("pillar", nil), Opt("pillarenv", nil), Opt("pillar_enc", nil)}
+	orchestrate := Function{
+		Doc:    orchestrateDoc,
+		Params: append([]Param{Need("mods"), Opt("saltenv", "base"), Opt("test", nil), Opt("exclude", nil)}, append(slices.Clip(env), Opt("orchestration_jid", nil))...),
+		Run:    func(ctx context.Context, c *Call) (any, error) { return orchestrateSLS(ctx, c, o) },
+	}
+	show := Function{
+		Doc: "Show the states of SLS files as state.orchestrate reads them, before it puts them into an order.\n\nParameters are those of state.orchestrate.\n\n" +
+			"Example:\n\n    salt-run state.orchestrate_show_sls webserver",
+		Params: append([]Param{Need("mods"), Opt("saltenv", "base"), Opt("test", nil), Opt("queue", false)}, env...),
+		Run: func(ctx context.Context, c *Call) (any, error) {
+			req, err := orchestration(c)
+			if err != nil {
+				return nil, err
+			}
+			req.JID = ""
+			v, err := o.Show(ctx, req)
+			return wire.Map{{Key: o.ID(), Value: v}}, err
+		},
+	}
+	one := []Function{
+		{
+			Name: "state.orchestrate_single", VarKwargs: true,
+			Params: []Param{Need("fun"), Need("name"), Opt("test", nil), Opt("queue", false), Opt("pillar", nil)},
+			Doc:    "Run one state on this master, with its arguments as keywords.\n\nExample:\n\n    salt-run state.orchestrate_single fun=salt.wheel name=key.list_all",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				kwargs := slices.Clone(c.Kwargs())
+				if c.Given("pillar") {
+					kwargs = append(kwargs, wire.Pair{Key: "pillar", Value: c.Arg("pillar")})
+				}
+				return orchestrateOne(c, o, func(req Orchestration) (any, error) { return o.Single(ctx, c.Text("fun"), c.Text("name"), kwargs, req) })
+			},
+		},
+		{
+			Name: "state.orchestrate_high", VarKwargs: true,
+			Params: []Param{Need("data"), Opt("test", nil), Opt("queue", false), Opt("pillar", nil)},
+			Doc: "Run states on this master that are given as a map, as an SLS file would have them.\n\nExample:\n\n" +
+				"    salt-run state.orchestrate_high '{one: {salt.function: [{name: test.ping}, {tgt: \"*\"}]}}'",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				return orchestrateOne(c, o, func(req Orchestration) (any, error) {
+					data, ok := pytext.Plain(c.Arg("data")).(wire.Map)
+					if !ok {
+						return []any{"High data is not a dictionary and is invalid"}, nil
+					}
+					return o.High(ctx, data, req)
+				})
+			},
+		},
+	}
+	all := append(one, named(orchestrate, "state.orchestrate", "state.orch", "state.sls")...)
+	all = append(all, named(show, "state.orchestrate_show_sls", "state.orch_show_sls")...)
+	return append(all, pauses(o)...)
+}
+
+// named gives one function several names.
+func named(f Function, names ...string) []Function {
+	out := make([]Function, len(names))
+	for i, name := range names {
+		f.Name = name
+		out[i] = f
+	}
+	return out
+}
+
+func orchestrateSLS(ctx context.Context, c *Call, o Orchestrator) (any, error) {
+	req, err := orchestration(c)
+	if err != nil {
+		return nil, err
+	}
+	if c.Given("orchestration_jid") {
+		req.JID = c.Text("orchestration_jid")
+	}
+	v, succeeded, err := o.SLS(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	code := int64(1)
+	if succeeded {
+		code = 0
+	}
+	return wire.Map{{Key: "data", Value: wire.Map{{Key: o.ID(), Value: v}}}, {Key: "outputter", Value: "highstate"}, {Key: "retcode", Value: code}}, nil
+}
+
+// orchestrateOne runs states that are no SLS files; Salt shows them twice, first as an event.
+func orchestrateOne(c *Call, o Orchestrator, run func(Orchestration) (any, error)) (any, error) {
+	if err := pillarIsMap(c); err != nil {
+		return nil, err
+	}
+	req := Orchestration{User: c.User}
+	for _, kw := range c.Kwargs() {
+		switch kw.Key {
+		case "saltenv":
+			req.Saltenv = pytext.Str(kw.Value)
+		case "pillarenv":
+			req.Pillarenv = pytext.Str(kw.Value)
+		}
+	}
+	req.Pillar, _ = pytext.Plain(c.Arg("pillar")).(wire.Map)
+	v, err := run(req)
+	if err != nil {
+		return nil, err
+	}
+	ret := wire.Map{{Key: o.ID(), Value: v}}
+	c.Progress(wire.Map{{Key: "data", Value: ret}, {Key: "outputter", Value: "highstate"}})
+	return ret, nil
+}
+
+func pillarIsMap(c *Call) error {
+	if _, ok := pytext.Plain(c.Arg("pillar")).(wire.Map); c.Given("pillar") && !ok {
+		return errors.New("Pillar data must be formatted as a dictionary") //nolint:staticcheck // Salt's text
+	}
+	return nil
+}
+
+// orchestration reads what the functions on SLS files have in common.
+func orchestration(c *Call) (Orchestration, error) {
+	req := Orchestration{
+		Mods: c.Texts("mods"), Saltenv: c.Text("saltenv"), Pillarenv: c.Text("pillarenv"), PillarEnc: c.Text("pillar_enc"), JID: c.JID, User: c.User,
+	}
+	if err := pillarIsMap(c); err != nil {
+		return req, err
+	}
+	req.Pillar, _ = pytext.Plain(c.Arg("pillar")).(wire.Map)
+	if c.Given("test") { // anything but False is a test, as in Salt
+		test := c.Arg("test") != false
+		req.Test = &test
+	}
+	if !c.True("exclude") {
+		return req, nil
+	}
+	if list, ok := pytext.Plain(c.Arg("exclude")).([]any); ok {
+		req.Exclude = list
+		return req, nil
+	}
+	for part := range strings.SplitSeq(c.Text("exclude"), ",") {
+		req.Exclude = append(req.Exclude, strings.TrimSpace(part))
+	}
+	return req, nil
+}
+
+// pauses are the functions by which a running orchestration waits or ends.
+func pauses(o Orchestrator) []Function {
+	jid, id := Need("jid"), Opt("state_id", nil)
+	change := func(ctx context.Context, c *Call, change func(asked wire.Map, id string) wire.Map) (any, error) {
+		id := "__all__"
+		if c.Given("state_id") {
+			id = c.Text("state_id")
+		}
+		if err := o.Pause(ctx, c.Text("jid"), func(asked wire.Map) wire.Map { return change(asked, id) }); err != nil {
+			return nil, fmt.Errorf("pause orchestration %s: %w", c.Text("jid"), err)
+		}
+		return nil, nil
+	}
+	entry := func(asked wire.Map, id string) wire.Map {
+		v, _ := asked.Get(id)
+		m, _ := v.(wire.Map)
+		return slices.Clone(m)
+	}
+	pause := Function{
+		Doc: "Have a running orchestration wait, on whatever master it runs.\n\njid\n    Of the orchestration; salt-run jobs.master lists those that run on a master.\n\n" +
+			"state_id : None\n    The id of the state before which it waits; without it the next one.\n\nduration : None\n    Seconds after which it goes on by itself.\n\n" +
+			"Example:\n\n    salt-run state.pause 20260101120000000000 migrate duration=60",
+		Params: []Param{jid, id, Opt("duration", nil)},
+		Run: func(ctx context.Context, c *Call) (any, error) {
+			seconds, err := int64(0), error(nil)
+			if c.True("duration") {
+				var n float64
+				if n, err = c.Number("duration"); err != nil {
+					return nil, err
+				}
+				seconds = int64(n)
+			}
+			return change(ctx, c, func(asked wire.Map, id string) wire.Map {
+				e := entry(asked, id)
+				if seconds > 0 {
+					e = e.Set("duration", seconds)
+				}
+				if e == nil {
+					e = wire.Map{}
+				}
+				return asked.Set(id, e)
+			})
+		},
+	}
+	resume := Function{
+		Doc:    "Let an orchestration go on that state.pause has wait.\n\nstate_id : None\n    The id that was paused; without it all of them.\n\nExample:\n\n    salt-run state.resume 20260101120000000000",
+		Params: []Param{jid, id},
+		Run: func(ctx context.Context, c *Call) (any, error) {
+			return change(ctx, c, func(asked wire.Map, id string) wire.Map {
+				if id == "__all__" {
+					return nil
+				}
+				return asked.Without(id)
+			})
+		},
+	}
+	kill := Function{
+		Name: "state.soft_kill",
+		Doc: "Have a running orchestration end before its next state; what it runs just then ends as it would.\n\nstate_id : None\n    The id of the state before which it ends.\n\n" +
+			"Example:\n\n    salt-run state.soft_kill 20260101120000000000",
+		Params: []Param{jid, id},
+		Run: func(ctx context.Context, c *Call) (any, error) {
+			return change(ctx, c, func(asked wire.Map, id string) wire.Map { return asked.Set(id, entry(asked, id).Set("kill", true)) })
+		},
+	}
+	return slices.Concat(named(pause, "state.pause", "state.set_pause"), named(resume, "state.resume", "state.rm_pause"), []Function{kill})
+}
