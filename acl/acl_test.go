@@ -185,18 +185,12 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestLikeSalt gives the same questions to Salt's own access control. What Salt is too lax with stands in docs/differences.md.
-func TestLikeSalt(t *testing.T) {
-	t.Parallel()
+// askSalt gives questions to Salt's own access control.
+func askSalt[Q any](t *testing.T, all []Q) []any {
+	t.Helper()
 	venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS")
 	if venvs == "" {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
-	}
-	all := questions()
-	for i := range all {
-		if all[i].Minions == nil {
-			all[i].Minions = []string{}
-		}
 	}
 	asked, err := json.Marshal(all)
 	if err != nil {
@@ -214,6 +208,19 @@ func TestLikeSalt(t *testing.T) {
 	if err := json.Unmarshal(out, &answers); err != nil || len(answers) != len(all) {
 		t.Fatalf("%d answers to %d questions: %v", len(answers), len(all), err)
 	}
+	return answers
+}
+
+// TestLikeSalt gives the same questions to Salt's own access control. What Salt is too lax with stands in docs/differences.md.
+func TestLikeSalt(t *testing.T) {
+	t.Parallel()
+	all := questions()
+	for i := range all {
+		if all[i].Minions == nil {
+			all[i].Minions = []string{}
+		}
+	}
+	answers := askSalt(t, all)
 	for i, q := range all {
 		want := q.want
 		if q.lax != nil {

@@ -1,7 +1,9 @@
 """Asks Salt's own access control the questions of standard input (JSON) and prints its answers, one for each.
 
-A question: {"acl": publisher_acl, "blacklist": publisher_acl_blacklist, "user", "fun": text or list, "arg": list, "minions": list}.
-An answer: "blocked", "unknown" (no entry for the user), true or false.
+A question of publisher_acl: {"acl": publisher_acl, "blacklist": publisher_acl_blacklist, "user", "fun": text or list, "arg": list, "minions": list}.
+Of external_auth: {"external": a back end's section, "groups", "permissive", "form": "" for an order, runner or wheel, "kwarg": map} beside "user",
+"fun", "arg", "minions".
+An answer: "blocked", "unknown" (no entry for the user), "syntax", true or false.
 """
 
 import fnmatch
@@ -30,7 +32,24 @@ class Minions(salt.utils.minions.CkMinions):
 minions = Minions()
 
 
+def external(q):
+    """What external_auth says. The groups are told."""
+    opts["permissive_acl"] = q.get("permissive", False)
+    rights = minions.fill_auth_list(q["external"], q["user"], q.get("groups") or [])
+    form = q.get("form")
+    if not form:
+        return bool(
+            minions.auth_check(
+                rights, q["fun"], q["arg"], "*", "glob", minions=q["minions"], whitelist=["saltutil.find_job"]
+            )
+        )
+    said = minions.spec_check(rights, q["fun"], {"arg": q["arg"], "kwarg": q.get("kwarg") or {}}, form)
+    return "syntax" if isinstance(said, dict) else bool(said)
+
+
 def answer(q):
+    if "external" in q:
+        return external(q)
     lists = salt.acl.PublisherACL(q.get("blacklist") or {})
     if lists.user_is_blacklisted(q["user"]) or lists.cmd_is_blacklisted(q["fun"]):
         return "blocked"
