@@ -75,7 +75,7 @@ func externals() []external {
 		order("wendy", "pkg.list_pkgs", `[]`, true, known...),
 		order("wendy", "key.list", `[]`, false, known...),
 		order("grace", "jobs.active", `[]`, false, known...),
-		order("kim", "x", `[]`, true, known...), // the empty text is a pattern of everything
+		order("kim", "x", `[]`, true, known...),      // the empty text is a pattern of everything
 		order("leo", "runner", `[]`, true, known...), // a function of that name
 		order("leo", "jobs.active", `[]`, true, known...),
 		order("leo", "RUNNER", `[]`, false, known...),

@@ -28,7 +28,12 @@ func allowed(t *testing.T, id auth.Identity) string {
 	t.Helper()
 	var out []string
 	for _, fun := range []string{"test.ping", "test.version", "cmd.run", "saltutil.find_job"} {
-		ok, err := id.Rights.Allow(t.Context(), acl.Order{Funs: []string{fun}, Minions: []string{"web1"}}, nil)
+		ok, err := id.Rights.Allow(t.Context(), acl.Order{Funs: []string{fun}, Minions: []string{"web1"}}, func(_ context.Context, compound string) ([]string, error) {
+			if strings.HasPrefix(compound, "web") || compound == "L@web1,web2" {
+				return []string{"web1", "web2"}, nil
+			}
+			return nil, nil
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

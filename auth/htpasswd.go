@@ -22,6 +22,7 @@ import (
 const (
 	maxBcryptCost = 14
 	maxRounds     = 1_000_000
+	maxCrypted    = 512 // bytes of a password that all rounds go over
 )
 
 var errScheme = errors.New("this kind of password is not supported; make it anew with htpasswd -B")
@@ -85,10 +86,17 @@ func checkHash(hash, password string) (bool, error) {
 		return by(apr1_crypt.New())
 	case strings.HasPrefix(hash, "$5$"), strings.HasPrefix(hash, "$6$"):
 		if rest, ok := strings.CutPrefix(hash[3:], "rounds="); ok {
-			number, _, _ := strings.Cut(rest, "$")
-			if n, err := strconv.Atoi(number); err != nil || n > maxRounds {
+			number, salted, _ := strings.Cut(rest, "$")
+			n, err := strconv.Atoi(number)
+			if err != nil || n > maxRounds {
 				return false, fmt.Errorf("%s rounds: %w", number, errScheme)
 			}
+			if n == sha512_crypt.RoundsDefault { // the library does not write these, and so would not know them again
+				hash = hash[:3] + salted
+			}
+		}
+		if len(password) > maxCrypted {
+			return false, nil
 		}
 		if hash[1] == '5' {
 			return by(sha256_crypt.New())

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what the tests use beside Go: haproxy, ip, gpg and Python's venv from the
+# Installs what the tests use beside Go: haproxy, ip, gpg, slapd and Python's venv from the
 # distribution, Salt's releases into virtual environments. What can't be
 # installed is said; the tests that need it are left out and say so too.
 set -u
@@ -39,6 +39,10 @@ fi
 # The gpg renderer.
 if ! command -v gpg >/dev/null; then
     packages gnupg
+fi
+# A real directory for the back end ldap of external_auth. Debian would start one of its own.
+if ! command -v slapd >/dev/null && [ ! -x /usr/sbin/slapd ]; then
+    packages slapd && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null && systemctl disable --now slapd >/dev/null 2>&1
 fi
 scripts/venvs.sh "${CLUSTERMASTER_SALT_VENVS:-$PWD/.build/venvs}" || true
 exit 0
