@@ -197,6 +197,20 @@ func (c *Cache) SaveEndTime(ctx context.Context, jid, end string) error {
 	return nil
 }
 
+// Owner is who published a job.
+type Owner struct {
+	User  string
+	Eauth string // the back end of external_auth that knows him; "": he is a user of the masters' machines
+}
+
+// Owner tells who published a job; found is false for one that nobody did.
+func (c *Cache) Owner(ctx context.Context, jid string) (owner Owner, found bool, err error) {
+	job, found, err := c.Job(ctx, jid)
+	kwargs, _ := job.Load.Get("kwargs")
+	m, _ := kwargs.(wire.Map)
+	return Owner{User: job.Load.String("user"), Eauth: m.String("eauth")}, found, err
+}
+
 // Job returns a job. It is found when anything but returns is kept of it: a job that came in by bare returns has none.
 func (c *Cache) Job(ctx context.Context, jid string) (Job, bool, error) {
 	job := Job{JID: jid}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"clustermaster/acl"
 	"clustermaster/target"
@@ -32,7 +33,7 @@ func (a fakeAuth) identity(name string) (Identity, error) {
 	if a.broken {
 		return Identity{Name: name}, nil // without rights, which must not mean all
 	}
-	return Identity{Name: name, Rights: acl.FromList(lists[name])}, nil
+	return Identity{Name: name, Eauth: "pam", Rights: acl.FromList(lists[name])}, nil
 }
 
 func (a fakeAuth) Authenticate(_ context.Context, creds wire.Map) (Identity, error) {
@@ -357,6 +358,93 @@ func TestStrangersCostLittle(t *testing.T) {
 	}
 	if k.subs.count() != 0 {
 		t.Error("something was published")
+	}
+}
+
+// TestStrangersEvents: without a proof nobody feigns another event by a job id, and nobody floods the bus.
+func TestStrangersEvents(t *testing.T) {
+	t.Parallel()
+	k := newOrderKit(t, nil)
+	now := time.Now()
+	k.Master.now = func() time.Time { return now }
+	for _, tt := range []struct {
+		jid any
+		tag string
+	}{
+		{"20260101000000000000", "salt/job/20260101000000000000/error"}, {"foo", "salt/job/foo/error"}, {"", "salt/job/error"}, {nil, "salt/job/error"},
+		{"20260101000000000000/ret/m1", "salt/job/error"}, {"../../salt/key", "salt/job/error"}, {"a\x00b", "salt/job/error"}, {int64(5), "salt/job/error"},
+	} {
+		k.order(publishOf("key", "x", "jid", tt.jid, "id", "m1", "return", "feigned"))
+		k.event(tt.tag)
+		k.noEvent()
+	}
+	for range 3 * strangersBurst {
+		k.order(publishOf("key", "x"))
+	}
+	k.bus.Fire("mark", wire.Map{})
+	n := 0
+	for e := range k.events.C {
+		if e.Tag == "mark" {
+			break
+		}
+		n++
+	}
+	if n != strangersBurst-8 {
+		t.Errorf("%d events at once", n)
+	}
+	now = now.Add(time.Second)
+	for range 2 * strangersRate {
+		k.order(publishOf("key", "x"))
+	}
+	for range strangersRate {
+		k.event("salt/job/error")
+	}
+	k.noEvent()
+}
+
+// TestJobsOfOthers: who takes the id of another's job would own its returns.
+func TestJobsOfOthers(t *testing.T) {
+	t.Parallel()
+	k := newOrderKit(t, nil)
+	order := func(user, jid string) string {
+		return errorOf(k.order(publishOf("user", user, "key", keyOf(user), "jid", jid)))
+	}
+	byToken := func(user, jid string) string {
+		return errorOf(k.order(publishOf("jid", jid, "kwargs", dict("token", "good-token-"+user))))
+	}
+	for range 2 { // as in batches
+		if err := order("salt", "salts"); err != "" {
+			t.Fatal(err)
+		}
+		if err := order("carol", "carols"); err != "" {
+			t.Errorf("carol's own job: %s", err)
+		}
+		if err := byToken("alice", "alices"); err != "" {
+			t.Errorf("alice's own job: %s", err)
+		}
+	}
+	if err := order("carol", "salts"); err != "AuthorizationError" {
+		t.Errorf("carol takes a job of the master's user: %q", err)
+	}
+	if err := order("carol", "alices"); err != "AuthorizationError" {
+		t.Errorf("carol takes alice's job: %q", err)
+	}
+	for _, jid := range []string{"salts", "carols"} {
+		if err := byToken("alice", jid); err != "AuthorizationError" {
+			t.Errorf("alice takes %s: %q", jid, err)
+		}
+	}
+	if err := order("salt", "carols"); err != "" {
+		t.Errorf("the master's user: %s", err)
+	}
+	// A name of external_auth is no name of the system.
+	k.jobs.loads["other"] = dict("user", "carol", "kwargs", dict("eauth", "pam"))
+	if err := order("carol", "other"); err != "AuthorizationError" {
+		t.Errorf("carol takes the job of a carol of pam: %q", err)
+	}
+	k.jobs.err = errors.New("no quorum")
+	if got := k.order(publishOf("user", "carol", "key", keyOf("carol"), "jid", "new")); got != "Some exception handling minion payload" {
+		t.Errorf("who owns the job can't be told: %v", got)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"clustermaster/acl"
 	"clustermaster/wire"
@@ -81,6 +82,7 @@ func userOf(m wire.Map) string {
 type orderer struct {
 	kind   credentials
 	user   string
+	eauth  string      // of kinds eauth and token: the back end that knows user
 	rights *acl.Rights // nil: anything
 	super  bool        // the key of root or of the master's user
 }
@@ -127,7 +129,7 @@ func (m *Master) identify(ctx context.Context, load, creds wire.Map, funs []stri
 	case id.Rights == nil: // would mean anything
 		return who, acl.ErrNoRights
 	}
-	who.user, who.rights = id.Name, id.Rights
+	who.user, who.eauth, who.rights = id.Name, id.Eauth, id.Rights
 	if m.deps.ACL.Blocked(id.Name, funs) {
 		return who, acl.ErrBlacklisted
 	}
@@ -223,4 +225,30 @@ func (o *orders) enter(user string) (leave func(), ok bool) {
 			delete(o.byUser, user)
 		}
 	}, true
+}
+
+// Events that callers without a proof may cause, on all masters' buses.
+const (
+	strangersBurst = 100
+	strangersRate  = 10 // a second
+)
+
+// allowance bounds events by the time. The zero value is full.
+type allowance struct {
+	mu   sync.Mutex // guards the rest
+	used float64
+	at   time.Time
+}
+
+// take uses one up, unless there is none.
+func (a *allowance) take(now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used = max(0, a.used-strangersRate*now.Sub(a.at).Seconds())
+	a.at = now
+	if a.used+1 > strangersBurst {
+		return false
+	}
+	a.used++
+	return true
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermaster/acl"
+	"clustermaster/jobcache"
 	"clustermaster/wire"
 )
 
@@ -31,7 +32,11 @@ func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Re
 		if errors.Is(err, acl.ErrBlacklisted) {
 			reply = notAuthorized
 		} else if has(o.load, "jid") {
-			m.tellRefused(o.load, o.load.String("jid"), reply)
+			if m.strangers.take(m.now()) {
+				m.tellRefused(o.load, o.load.String("jid"), reply)
+			} else {
+				m.metrics.orders.WithLabelValues(o.cmd, "untold").Inc()
+			}
 		}
 		m.refuseOrder(o, reasonOf(who.kind, err), claimed, fun)
 		return reply, nil
@@ -46,6 +51,18 @@ func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Re
 			r.Rights = acl.FromList(list)
 		}
 		r.Kwargs = kwargs.Without("auth_list")
+	}
+	if who.kind == kindToken { // jobs say whose they are, as those of the commands
+		r.Kwargs = r.Kwargs.Without("eauth", "username").Set("eauth", who.eauth).Set("username", who.user)
+	}
+	others, err := m.othersJob(ctx, who, r.JID)
+	switch {
+	case err != nil:
+		m.log.Error("order not carried out", "user", who.user, "fun", fun, "addr", o.remote, "err", err)
+		return nil, wire.Failed("clear_publish")
+	case others:
+		m.refuseOrder(o, "clear_jid", who.user, fun)
+		return notAuthorized, nil
 	}
 	leave, ok := m.orders.enter(who.user)
 	if !ok {
@@ -69,6 +86,15 @@ func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Re
 	m.accepted(o, who.kind)
 	m.log.Info("job published for a user", "user", who.user, "fun", fun, "jid", done.JID, "addr", o.remote)
 	return cleared(wire.Map{{Key: "jid", Value: done.JID}, {Key: "minions", Value: textual(done.Minions)}, {Key: "missing", Value: textual(done.Missing)}}), nil
+}
+
+// othersJob reports whether a job id is of another user's job: whoever took it would own that job's returns. Root and the master's user may.
+func (m *Master) othersJob(ctx context.Context, who orderer, jid string) (bool, error) {
+	if who.super || !validJID(jid) {
+		return false, nil
+	}
+	owner, found, err := m.deps.Jobs.Owner(ctx, jid)
+	return found && owner != jobcache.Owner{User: who.user, Eauth: who.eauth}, err
 }
 
 // cleared is the envelope of publish's replies.
@@ -165,7 +191,11 @@ func optionalMap(load wire.Map, key string) (wire.Map, bool) {
 	return inner, ok
 }
 
-// tellRefused fires the event of a job that was refused: the request without its secrets, and the error.
+// tellRefused fires the event of a job that was refused: the request without its secrets, and the error. An id that would make another
+// event of it, such as a return, is not in the tag.
 func (m *Master) tellRefused(load wire.Map, jid string, reply wire.Map) {
+	if !validJID(jid) {
+		jid = ""
+	}
 	m.deps.Bus.Fire(tagify("salt/job", jid, "error"), append(redact(load), reply...))
 }

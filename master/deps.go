@@ -50,6 +50,7 @@ type UserKeys interface {
 // Identity is somebody whom Auth has confirmed.
 type Identity struct {
 	Name   string
+	Eauth  string      // the back end that knows him
 	Rights *acl.Rights // never nil
 }
 
@@ -110,6 +111,8 @@ type Jobs interface {
 	// SavePeer notes the minion that ordered a job; PeerOf tells it.
 	SavePeer(ctx context.Context, jid, id string) error
 	PeerOf(ctx context.Context, jid string) (id string, found bool, err error)
+	// Owner tells who published a job; found is false for one that nobody did.
+	Owner(ctx context.Context, jid string) (owner jobcache.Owner, found bool, err error)
 	// Returns are the returns that are kept of a job, by minion.
 	Returns(ctx context.Context, jid string) (map[string]jobcache.Return, error)
 	// Returned lists the minions whose returns are kept.

@@ -250,6 +250,14 @@ func (j *fakeJobs) PeerOf(_ context.Context, jid string) (string, bool, error) {
 	return id, ok, nil
 }
 
+func (j *fakeJobs) Owner(_ context.Context, jid string) (jobcache.Owner, bool, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	load, ok := j.loads[jid]
+	kwargs, _ := field(load, "kwargs").(wire.Map)
+	return jobcache.Owner{User: load.String("user"), Eauth: kwargs.String("eauth")}, ok, j.err
+}
+
 func (j *fakeJobs) Returns(_ context.Context, jid string) (map[string]jobcache.Return, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -33,6 +33,8 @@ type Master struct {
 	jids     jids
 	orders   orders
 
+	strangers allowance // of events
+
 	peers    peerLosses
 	closing  sync.Mutex // orders Close after the start of trackers
 	trackers sync.WaitGroup

@@ -390,3 +390,46 @@ func (twoMasters) Ring(context.Context) (RingView, error) {
 	return RingView{Clustered: true, Nodes: []string{"m2", "m1"}, VirtualNodes: 128, Epoch: 2, Replicas: 2, Partitions: 256,
 		Shares: map[string]float64{"m1": 1.0 / 3, "m2": 2.0 / 3}}, nil
 }
+
+// low makes a map from keys and values in turn.
+func low(kv ...any) (m wire.Map) {
+	for i := 0; i < len(kv); i += 2 {
+		m = append(m, wire.Pair{Key: kv[i], Value: kv[i+1]})
+	}
+	return m
+}
+
+// TestByName: low data become a call as in Salt, where events list what is required first and then all options with their values.
+func TestByName(t *testing.T) {
+	t.Parallel()
+	var got []string
+	f := Function{Name: "x.f", Params: []Param{Need("a"), Need("match"), Opt("b", int64(2)), Opt("c", nil)}, Run: func(_ context.Context, c *Call) (any, error) {
+		got = append(got, pytext.Str(c.Arg("a"))+pytext.Str(c.Arg("match"))+pytext.Str(c.Arg("b"))+pytext.Str(c.Arg("c")))
+		return nil, nil
+	}}
+	open := f
+	open.Name, open.VarKwargs = "x.open", true
+	open.Run = func(_ context.Context, c *Call) (any, error) { return c.Kwargs(), nil }
+	for _, tt := range []struct {
+		fun     string
+		low     wire.Map
+		args    string // fun_args of the last event
+		want    string // what the function saw
+		refused string
+	}{
+		{"x.f", low("a", "1", "match", "m"), "['1', 'm', {'b': 2, 'c': None}]", "1m2None", ""},
+		{"x.f", low("c", "3", "match", "m", "a", "1", "cmd", "wheel", "eauth", "pam", "token", "t", "__jid__", "7"), "['1', 'm', {'b': 2, 'c': '3'}]", "1m23", ""},
+		{"x.f", low("match", "m"), "[{'match': 'm', 'b': 2, 'c': None}]", "", ""}, // a is missing, and is not m
+		{"x.f", low("a", "1", "match", "m", "nosuch", "x"), "['1', 'm', {'b': 2, 'c': None, 'nosuch': 'x'}]", "", "The following keyword argument is not valid: nosuch=x"},
+		{"x.open", low("a", "1", "match", "m", "more", "x", "cmd", "runner"), "['1', 'm', {'b': 2, 'c': None, 'more': 'x'}]", "", ""},
+		{"x.nosuch", low("a", "1", "cmd", "runner", "password", "p"), "[{'a': '1'}]", "", "'x.nosuch' is not available."},
+	} {
+		got = nil
+		r, b, _ := newRunner(t, []Function{f, open})
+		res := r.Run(t.Context(), Request{Fun: tt.fun, Kwargs: tt.low, ByName: true}, nil)
+		last, _ := b.fired[len(b.fired)-1].Data.(wire.Map).Get("fun_args")
+		if text := pytext.Str(last); text != tt.args || strings.Join(got, ",") != tt.want || res.Refused != tt.refused {
+			t.Errorf("%s %v: events have %s, the function saw %q, refused %q", tt.fun, tt.low, text, got, res.Refused)
+		}
+	}
+}

@@ -63,10 +63,10 @@ type users struct{ *auth.Auth }
 
 func (u users) Authenticate(ctx context.Context, creds wire.Map) (master.Identity, error) {
 	id, err := u.Auth.Authenticate(ctx, creds)
-	return master.Identity{Name: id.Name, Rights: id.Rights}, err
+	return master.Identity{Name: id.Name, Eauth: id.Eauth, Rights: id.Rights}, err
 }
 
 func (u users) ByToken(ctx context.Context, token string) (master.Identity, error) {
 	id, err := u.Auth.ByToken(ctx, token)
-	return master.Identity{Name: id.Name, Rights: id.Rights}, err
+	return master.Identity{Name: id.Name, Eauth: id.Eauth, Rights: id.Rights}, err
 }

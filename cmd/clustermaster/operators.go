@@ -102,12 +102,11 @@ func (t *operators) PublishAs(ctx context.Context, p gather.Publish, rights *acl
 
 // Owner implements operator.Minions.
 func (t *operators) Owner(ctx context.Context, jid string) (user string, found bool, err error) {
-	job, found, err := t.jobs.Job(ctx, jid)
-	kwargs, _ := job.Load.Get("kwargs")
-	if m, _ := kwargs.(wire.Map); m.String("eauth") != "" {
+	owner, found, err := t.jobs.Owner(ctx, jid)
+	if owner.Eauth != "" {
 		return "", found, err // a name of external_auth, which may also be one of the system
 	}
-	return job.Load.String("user"), found, err
+	return owner.User, found, err
 }
 
 // maxPatience is how long a command waits at most for a master that was just started.
