@@ -12,6 +12,7 @@ require (
 	github.com/go-ldap/ldap/v3 v3.4.11
 	github.com/go-zeromq/zmq4 v0.17.0
 	github.com/hashicorp/go-hclog v1.6.3
+	github.com/hashicorp/cronexpr v1.1.3
 	github.com/hashicorp/raft v1.8.0
 	github.com/hashicorp/raft-boltdb/v2 v2.3.0
 	github.com/kluctl/go-embed-python v0.0.0-3.14.6-20260610-1

@@ -155,13 +155,6 @@ func (l *loader) checkMissing() {
 			l.refuse("external_auth", "the back end %q is not built in; use auto, file, ldap, pam, rest or sharedsecret", name)
 		}
 	}
-	for option, text := range map[string]string{
-		"schedule": "is not run by this master",
-	} {
-		if set(option) {
-			l.warn(option, "%s", text)
-		}
-	}
 	if tops, ok := o.Extra["master_tops"].(yaml11.Map); ok {
 		for _, e := range tops {
 			if e.Key != "ext_nodes" && e.Key != "saltclass" {
@@ -170,6 +163,7 @@ func (l *loader) checkMissing() {
 		}
 	}
 	l.checkReactor()
+	l.checkSchedule()
 	l.warnUnused()
 	if o.EnableClearCommands {
 		l.warn("enable_clear_commands", "orders of users on port %d cross the network unsealed, with their keys, passwords and tokens; the commands don't need it", o.RetPort)

@@ -49,7 +49,14 @@ var errNoFunction = errors.New("function not available")
 
 // call reads a runner, wheel or caller reaction.
 func (r *Reactor) call(c chunk) (Call, error) {
-	args, kwargs, err := r.arguments(c)
+	sig, ok := Signature{}, true
+	if c.state != "caller" {
+		sig, ok = r.deps.Signature(c.state, c.fun)
+	}
+	if !ok {
+		return Call{}, errNoFunction
+	}
+	args, kwargs, err := r.arguments(c, sig)
 	if err != nil {
 		return Call{}, err
 	}
@@ -68,7 +75,7 @@ func (r *Reactor) job(c chunk) (Job, error) {
 	if t, ok := c.Get("tgt_type"); ok {
 		j.TgtType = pytext.Str(t)
 	}
-	args, kwargs, err := r.arguments(c)
+	args, kwargs, err := r.arguments(c, Signature{})
 	if err != nil {
 		return Job{}, err
 	}
@@ -93,8 +100,8 @@ func (r *Reactor) job(c chunk) (Job, error) {
 	return j, nil
 }
 
-// arguments reads what a function is called with: `args`, or `arg` and `kwarg`, or for functions of the master the keys themselves.
-func (r *Reactor) arguments(c chunk) (args any, kwargs wire.Map, err error) {
+// arguments reads what a function is called with: `args`, or `arg` and `kwarg`, or for functions of the master, with this signature, the keys themselves.
+func (r *Reactor) arguments(c chunk, sig Signature) (args any, kwargs wire.Map, err error) {
 	if given, ok := c.Get("args"); ok {
 		for _, item := range []string{"arg", "kwarg"} {
 			if v, ok := c.Get(item); ok {
@@ -117,10 +124,6 @@ func (r *Reactor) arguments(c chunk) (args any, kwargs wire.Map, err error) {
 	kwarg, hasKwarg := c.Get("kwarg")
 	var called Call
 	if (c.state == "runner" || c.state == "wheel") && !(hasArg && hasKwarg) {
-		sig, ok := r.deps.Signature(c.state, c.fun)
-		if !ok {
-			return nil, nil, errNoFunction
-		}
 		if called, err = sig.format(c); err != nil {
 			return nil, nil, err
 		}
@@ -229,14 +232,22 @@ func repack(v any) wire.Map {
 			if len(e) != 1 {
 				return nil
 			}
-			out = out.Set(pytext.Str(e[0].Key), e[0].Value)
+			out = put(out, e[0].Key, e[0].Value)
 		case string, int64, bool, float64:
-			out = out.Set(pytext.Str(e), nil)
+			out = put(out, e, nil)
 		default:
 			return nil
 		}
 	}
 	return out
+}
+
+// put is Set for a key that may be no text.
+func put(m wire.Map, key, v any) wire.Map {
+	if name, ok := key.(string); ok {
+		return m.Set(name, v)
+	}
+	return append(m, wire.Pair{Key: key, Value: v})
 }
 
 // dispatch carries one reaction out, or queues it. What is wrong with it is logged, never fatal.

@@ -106,7 +106,13 @@ func bind(f Function, args []any, kwargs wire.Map) (bound, error) {
 		b.rest = args[len(f.Params):]
 	}
 	for _, p := range kwargs {
-		name, _ := p.Key.(string)
+		name, ok := p.Key.(string)
+		if !ok {
+			return bound{}, &ArgumentError{Text: "keywords must be strings"}
+		}
+		if !f.has(name) && !f.VarKwargs {
+			return bound{}, &ArgumentError{Text: fmt.Sprintf("%s() got an unexpected keyword argument '%s'", f.short(), name)}
+		}
 		if !f.has(name) {
 			b.kwargs = append(b.kwargs, p)
 			continue

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/wire"
 )
 
@@ -59,8 +58,8 @@ type Request struct {
 	Kwargs wire.Map
 	JID    string // "": a new one
 	User   string // "": UNKNOWN
-	// Low says that the call is low data of a reaction: whoever sends it bounds how many there are, and what is wrong with it is told in the
-	// ret event, as there is nobody else to tell.
+	// Low says that the call is low data of a reaction: whoever sends it bounds how many there are, and keywords that the function has not are
+	// told in the ret event, as there is nobody else to tell.
 	Low bool
 	// Shown says that many may see the result: a function that tells a secret returns what events have of it.
 	Shown bool
@@ -189,10 +188,7 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	if req.ByName {
 		req.Args, req.Kwargs = f.byName(req.Kwargs) // without parameters if there is no such function
 	}
-	if !ok && req.Low {
-		text := fmt.Sprintf("'%s' is not available.", req.Fun)
-		f = Function{Name: req.Fun, VarArgs: true, VarKwargs: true, Run: func(context.Context, *Call) (any, error) { return nil, errors.New(text) }}
-	} else if !ok {
+	if !ok {
 		return r.refuse(req, fmt.Sprintf("'%s' is not available.", req.Fun))
 	}
 	public := f.public(req)
@@ -246,9 +242,6 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 		}}
 	var value any
 	b, err := bind(f, req.Args, req.Kwargs)
-	if err == nil && len(b.kwargs) > 0 && !f.VarKwargs {
-		err = &ArgumentError{Text: fmt.Sprintf("%s() got an unexpected keyword argument '%s'", f.short(), pytext.Str(b.kwargs[0].Key))}
-	}
 	if err == nil {
 		c.bound = b
 		value, err = r.guarded(ctx, f, c)

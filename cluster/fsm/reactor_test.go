@@ -18,7 +18,7 @@ func reactorsAndRuns() []fsm.Command {
 		&fsm.ChangeReactor{Action: fsm.DeleteReactor, Tag: "salt/auth", Configured: true, At: at},
 		&fsm.ChangeReactor{Action: fsm.ReactorsOff, At: at},
 		&fsm.ClaimRun{Entry: fsm.Scheduled{Name: "job", Next: at.Add(time.Minute), Last: at, Started: true, At: at}, JID: "1", Node: "m1"},
-		&fsm.ClaimRun{Entry: fsm.Scheduled{Name: "job", Turn: 1, Armed: true, At: at}, JID: "2", Node: "m2"},
+		&fsm.ClaimRun{Entry: fsm.Scheduled{Name: "job", Turn: 1, After: at, At: at}, JID: "2", Node: "m2"},
 		&fsm.ClaimRun{Entry: fsm.Scheduled{Name: "old", Splay: at, At: at}},
 		&fsm.ClearRuns{JIDs: []string{"1"}, Forget: []string{"old"}, Before: at},
 	}

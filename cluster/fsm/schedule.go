@@ -28,11 +28,11 @@ type Scheduled struct {
 	Entry   [32]byte  `msgpack:"entry"` // hash of the entry: one that was edited begins anew
 	Next    time.Time `msgpack:"next"`  // when it is due
 	Splay   time.Time `msgpack:"splay"` // when it is due with its splay
-	Last    time.Time `msgpack:"last"`  // of the last run
+	Last    time.Time `msgpack:"last"`  // when it ran last, or was due and skipped
+	After   time.Time `msgpack:"after"` // when it is due because a range that held it back has ended
 	Started bool      `msgpack:"started"`
-	Armed   bool      `msgpack:"armed"` // the next due time has not been run
-	At      time.Time `msgpack:"at"`    // of the last change
-	Runs    []Run     `msgpack:"runs"`  // that have not ended, oldest first
+	At      time.Time `msgpack:"at"`   // of the last change
+	Runs    []Run     `msgpack:"runs"` // that have not ended, oldest first
 }
 
 // Run is one run of an entry.
@@ -46,7 +46,7 @@ func (e *Scheduled) tidy() {
 	if len(e.Runs) == 0 {
 		e.Runs = nil
 	}
-	for _, t := range []*time.Time{&e.Next, &e.Splay, &e.Last, &e.At} {
+	for _, t := range []*time.Time{&e.Next, &e.Splay, &e.Last, &e.After, &e.At} {
 		if *t = t.UTC(); t.IsZero() {
 			*t = time.Time{}
 		}

@@ -37,6 +37,7 @@ import (
 	"clustermaster/reactor"
 	"clustermaster/render"
 	"clustermaster/ringstore"
+	"clustermaster/schedule"
 	"clustermaster/statesync"
 	"clustermaster/transport/minion"
 	"clustermaster/transport/peer"
@@ -76,6 +77,7 @@ type rooms struct {
 	auth    *auth.Auth
 	tells   *operators
 	reactor *reactor.Reactor
+	sched   *schedule.Schedule
 	sock    *operator.Server
 
 	rules    *acl.Rules
@@ -271,6 +273,7 @@ func (r *rooms) openMaster() error {
 	if err := r.openAccess(); err != nil {
 		return err
 	}
+	r.openSchedule()
 	deps := master.Deps{
 		Keys: masterKeys{r.keys, r.tells}, Cluster: r.node, Jobs: r.jobs, Data: r.data, Targets: targets{r},
 		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: nearPeers{ringPeers{r}}, Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed, Runner: r.runFor,
@@ -362,6 +365,7 @@ func (r *rooms) run(ctx context.Context) error {
 	if r.userKeys != nil {
 		upper.Go(func() error { return r.userKeys.Run(uctx) })
 	}
+	upper.Go(func() error { return r.runSchedule(uctx) })
 	upper.Go(func() error { return r.sock.Serve(uctx) })
 	upper.Go(func() error { return r.serveHealth(uctx) })
 	upper.Go(func() error { return r.serveMinions(uctx) })

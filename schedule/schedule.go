@@ -1,0 +1,341 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clustermaster/cluster/fsm"
+	"clustermaster/wire"
+)
+
+const (
+	lookEvery   = time.Second        // how often the leader looks at the entries, at the beginning of each second
+	maxRuns     = 200                // that go on at the same time on this master
+	forgetAfter = 7 * 24 * time.Hour // an entry that no configuration of a leader has had for so long
+	forgetEvery = time.Hour
+)
+
+// Options are the master options of the schedule.
+type Options struct {
+	Entries []*Entry
+	ID      string        // of the master, as the return event names it
+	Node    string        // of this master among the members
+	Alone   bool          // stand-alone: a start of this process is one of the schedule, so that nothing of before counts
+	Window  time.Duration // loop_interval: see Clock
+}
+
+// Cluster is what is asked of the cluster.
+type Cluster interface {
+	// Leading says whether this master leads and has applied what earlier leaders did.
+	Leading() bool
+	// Scheduled is what is known of an entry; Entries of all.
+	Scheduled(name string) (fsm.Scheduled, bool)
+	Entries() []fsm.Scheduled
+	// Propose applies a command, once, wherever the leader is.
+	Propose(ctx context.Context, c fsm.Command) (fsm.Result, error)
+	// Alive says whether a member can be reached, this one included.
+	Alive(node string) bool
+}
+
+// Outcome is how a run ended.
+type Outcome struct {
+	Return  any
+	Retcode int
+	Failed  bool // it raised an exception, or there is no such function
+}
+
+// Deps is what the schedule asks others for.
+type Deps struct {
+	Cluster Cluster
+	// Run runs a runner function without the events of salt-run, and returns when it has ended.
+	Run func(ctx context.Context, jid, fun string, args []any, kwargs wire.Map) Outcome
+	// Fire fires an event.
+	Fire   func(tag string, data wire.Map)
+	NewJID func() string
+	Now    func() time.Time // nil: time.Now
+}
+
+// Schedule runs the entries of this master while it leads.
+type Schedule struct {
+	deps Deps
+	opts Options
+	log  *slog.Logger
+	m    *metrics
+
+	seen   map[string]bool // entries looked at since the start
+	told   map[string]string
+	forgot time.Time
+	runs   sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	running map[string]bool
+	ended   []string // jids whose end is not in the state yet
+}
+
+// New makes a schedule. Log nil discards, reg nil keeps no metrics.
+func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Schedule {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	return &Schedule{
+		deps: deps, opts: o, log: log.With("component", "schedule"), m: newMetrics(reg),
+		seen: make(map[string]bool), told: make(map[string]string), running: make(map[string]bool),
+	}
+}
+
+// Run looks at the entries until ctx ends, and waits for the runs that it began.
+func (s *Schedule) Run(ctx context.Context) error {
+	defer s.runs.Wait()
+	cleared := false
+	for {
+		now := s.deps.Now()
+		tick := time.NewTimer(now.Truncate(lookEvery).Add(lookEvery).Sub(now))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			tick.Stop()
+			return nil
+		}
+		if !cleared { // what an earlier process of this master ran has ended with it
+			cleared = s.clear(ctx)
+		}
+		s.end(ctx)
+		if cleared && s.deps.Cluster.Leading() {
+			s.look(ctx)
+		}
+	}
+}
+
+// clear says that nothing runs here, unless that is so already.
+func (s *Schedule) clear(ctx context.Context) bool {
+	for _, e := range s.deps.Cluster.Entries() {
+		for _, r := range e.Runs {
+			if r.Node == s.opts.Node {
+				_, err := s.deps.Cluster.Propose(ctx, &fsm.ClearRuns{Node: s.opts.Node})
+				return err == nil
+			}
+		}
+	}
+	return true
+}
+
+// end says which runs have ended; what can't be said now is said later.
+func (s *Schedule) end(ctx context.Context) {
+	s.mu.Lock()
+	jids := s.ended
+	s.mu.Unlock()
+	if len(jids) == 0 {
+		return
+	}
+	if _, err := s.deps.Cluster.Propose(ctx, &fsm.ClearRuns{JIDs: jids}); err != nil {
+		return
+	}
+	s.mu.Lock()
+	s.ended = s.ended[len(jids):]
+	s.mu.Unlock()
+}
+
+// look makes a step of every entry.
+func (s *Schedule) look(ctx context.Context) {
+	for _, e := range s.opts.Entries {
+		if err := s.step(ctx, e); err != nil {
+			if ctx.Err() == nil {
+				s.say(e.Name, "scheduled job waits: its run could not be claimed", err)
+			}
+			return // the others would wait as long
+		}
+		if !s.deps.Cluster.Leading() {
+			return
+		}
+	}
+	s.forget(ctx)
+}
+
+// say logs what is wrong with an entry, once as long as it stays the same.
+func (s *Schedule) say(name, what string, err error) {
+	text := what
+	if err != nil {
+		text += err.Error()
+	}
+	if s.told[name] == text {
+		return
+	}
+	if s.told[name] = text; err != nil {
+		s.log.Error(what, "name", name, "err", err)
+	}
+}
+
+// step makes a step of one entry, claims what it comes to, and begins the run.
+func (s *Schedule) step(ctx context.Context, e *Entry) error {
+	known, _ := s.deps.Cluster.Scheduled(e.Name)
+	state := known
+	if !s.seen[e.Name] && s.opts.Alone {
+		state = fsm.Scheduled{Turn: known.Turn, Runs: known.Runs}
+	}
+	running := 0
+	for _, r := range state.Runs {
+		if s.deps.Cluster.Alive(r.Node) {
+			running++
+		}
+	}
+	now := s.deps.Now()
+	next, d, err := e.Step(state, Clock{Now: now, Window: max(s.opts.Window, 2*lookEvery), Random: rand.Int64N, Running: running})
+	if err != nil {
+		s.say(e.Name, "scheduled job does not run", err)
+		return nil
+	}
+	s.say(e.Name, "", nil)
+	if d.Run && s.count() >= maxRuns {
+		s.log.Error("scheduled job not run: too many go on; look at maxrunning and at how long they take", "name", e.Name, "n", maxRuns)
+		s.m.skipped.WithLabelValues("busy").Inc()
+		return nil
+	}
+	s.seen[e.Name] = true
+	if !d.Run && same(known, next) {
+		return nil
+	}
+	next.At = now
+	c := &fsm.ClaimRun{Entry: next}
+	if d.Run {
+		c.JID, c.Node = s.deps.NewJID(), s.opts.Node
+	}
+	r, err := s.deps.Cluster.Propose(ctx, c)
+	switch {
+	case err != nil:
+		return fmt.Errorf("claim run of %s: %w", e.Name, err)
+	case r.Refused == fsm.RefusedStale:
+		s.m.lost.Inc() // another leader took it
+		return nil
+	case r.Refused != "":
+		s.say(e.Name, "scheduled job does not run", fmt.Errorf("refused as %s: names have 1024 bytes at most, and there are no more than 4096 entries", r.Refused))
+		return nil
+	}
+	if d.Skipped != "" {
+		s.m.skipped.WithLabelValues(d.Skipped).Inc()
+		s.log.Debug("scheduled job skipped", "name", e.Name, "reason", d.Skipped)
+	}
+	if d.Run {
+		s.begin(ctx, e, d.Function, c.JID)
+	}
+	return nil
+}
+
+// same says that a step changed nothing that is to be remembered.
+func same(a, b fsm.Scheduled) bool {
+	utc := func(e fsm.Scheduled) fsm.Scheduled {
+		for _, t := range []*time.Time{&e.Next, &e.Splay, &e.Last, &e.After} {
+			*t = t.UTC()
+		}
+		e.At = time.Time{}
+		return e
+	}
+	return reflect.DeepEqual(utc(a), utc(b))
+}
+
+// forget drops entries that are in the state only.
+func (s *Schedule) forget(ctx context.Context) {
+	now := s.deps.Now()
+	if now.Sub(s.forgot) < forgetEvery {
+		return
+	}
+	s.forgot = now
+	mine := make(map[string]bool, len(s.opts.Entries))
+	for _, e := range s.opts.Entries {
+		mine[e.Name] = true
+	}
+	c := &fsm.ClearRuns{Before: now.Add(-forgetAfter)}
+	for _, e := range s.deps.Cluster.Entries() {
+		if !mine[e.Name] && e.At.Before(c.Before) {
+			c.Forget = append(c.Forget, e.Name)
+		}
+	}
+	if len(c.Forget) > 0 {
+		if _, err := s.deps.Cluster.Propose(ctx, c); err != nil && !errors.Is(err, context.Canceled) {
+			s.log.Warn("old entries of the schedule not forgotten; trying again in an hour", "err", err)
+		}
+	}
+}
+
+func (s *Schedule) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.running)
+}
+
+// begin runs a claimed run in the background.
+func (s *Schedule) begin(ctx context.Context, e *Entry, fun, jid string) {
+	s.mu.Lock()
+	s.running[jid] = true
+	s.mu.Unlock()
+	s.log.Info("scheduled job runs", "name", e.Name, "fun", fun, "jid", jid)
+	s.m.running.Inc()
+	s.runs.Go(func() {
+		defer func() {
+			s.m.running.Dec()
+			s.mu.Lock()
+			delete(s.running, jid)
+			s.ended = append(s.ended, jid)
+			s.mu.Unlock()
+		}()
+		if e.DryRun {
+			return
+		}
+		s.perform(ctx, e, fun, jid)
+	})
+}
+
+// perform runs an entry's function and fires the event of its return.
+func (s *Schedule) perform(ctx context.Context, e *Entry, fun, jid string) {
+	args := append([]any{}, e.Args...)
+	if e.Kwargs != nil {
+		args = append(args, e.Kwargs)
+	}
+	ret := wire.Map{
+		{Key: "cmd", Value: "_return"}, {Key: "id", Value: s.opts.ID}, {Key: "fun", Value: fun}, {Key: "fun_args", Value: args},
+		{Key: "schedule", Value: e.Name}, {Key: "jid", Value: "req"},
+	}
+	if e.NoCache {
+		ret = ret.Set("jid", "nocache")
+	}
+	if e.Metadata != nil {
+		ret = append(ret, wire.Pair{Key: "metadata", Value: s.stamped(e.Metadata)})
+	}
+	out := s.deps.Run(ctx, jid, fun, e.Args, e.Kwargs)
+	outcome := "done"
+	if out.Failed {
+		outcome, out.Retcode = "failed", 254
+		s.log.Error("Unhandled exception running "+fun, "name", e.Name, "jid", jid, "err", out.Return)
+	}
+	s.m.ran.WithLabelValues(outcome).Inc()
+	if e.ReturnJob {
+		s.deps.Fire("__schedule_return", append(
+			ret,
+			wire.Pair{Key: "pid", Value: int64(os.Getpid())}, wire.Pair{Key: "return", Value: out.Return},
+			wire.Pair{Key: "retcode", Value: int64(out.Retcode)}, wire.Pair{Key: "success", Value: !out.Failed},
+		))
+	}
+}
+
+// stamped adds the times that Salt adds to an entry's metadata.
+func (s *Schedule) stamped(metadata wire.Map) wire.Map {
+	now := s.deps.Now()
+	utc := now.UTC()
+	return append(
+		append(wire.Map{}, metadata...),
+		wire.Pair{Key: "_TOS", Value: now.Format("-0700")},
+		wire.Pair{Key: "_TS", Value: now.Format("Mon Jan _2 15:04:05 2006")},
+		wire.Pair{Key: "_TT", Value: utc.Format("2006 January 02 Mon 15 01")},
+	)
+}
