@@ -210,7 +210,7 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	defer r.leave(req.JID)
 	r.fire(req.JID, "new", data)
 
-	res := r.call(ctx, f, req, out)
+	res, raised := r.call(ctx, f, req, out)
 	kept := res.Return
 	if told, ok := res.Return.(Told); ok {
 		res.Return, kept = told.Value, told.Kept
@@ -219,7 +219,7 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 		}
 	}
 	data = append(data.Set("_stamp", r.deps.Stamp(r.deps.Now())), wire.Pair{Key: "return", Value: kept}, wire.Pair{Key: "success", Value: res.Success})
-	if !res.Success {
+	if raised {
 		data = append(data, wire.Pair{Key: "retcode", Value: int64(res.Retcode)})
 	}
 	r.store(ctx, req, data)
@@ -229,7 +229,7 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 }
 
 // call runs the function and words what went wrong.
-func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) (res Result) {
+func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) (res Result, raised bool) {
 	res = Result{JID: req.JID}
 	c := &Call{JID: req.JID, User: req.User,
 		print: func(text string) { out("print", text) },
@@ -253,7 +253,7 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 		res.Success = true // as Salt has it: the call did return
 	case err != nil:
 		res.Return = fmt.Sprintf("Exception occurred in %s %s: %s", r.client.Name, req.Fun, err)
-		res.Retcode = 1
+		res.Retcode, raised = 1, true
 	default:
 		res.Return, res.Success = value, true
 		shown := value
@@ -265,7 +265,7 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 			res.Success = false
 		}
 	}
-	return res
+	return res, raised
 }
 
 // guarded turns a panic of one function into an error: a broken function must not stop the master.

@@ -53,7 +53,7 @@ var passedOn = []string{
 
 func (c commander) run(ctx context.Context, s state.Call) (wire.Map, error) {
 	name, stateful, tried := tryName(s)
-	ret := state.Return(name, nil, false, "")
+	ret := state.Return(s.Name, nil, false, "")
 	if env := s.Arg("env"); !isEnv(env) {
 		return ret.Set("comment", "Invalidly-formatted 'env' parameter. See documentation."), nil
 	}
@@ -76,7 +76,7 @@ func (c commander) run(ctx context.Context, s state.Call) (wire.Map, error) {
 	if pytext.Truth(s.Arg("ignore_timeout")) && code == int64(1) && strings.Contains(done.String("stdout"), "Timed out after") {
 		done, result = done.Set("retcode", int64(0)), true
 	}
-	return c.ended(s, state.Return(name, done, result, fmt.Sprintf("Command \"%s\" run", name)), stateful, code)
+	return c.ended(s, state.Return(s.Name, done, result, fmt.Sprintf("Command \"%s\" run", name)), stateful, code)
 }
 
 // script runs a file of file_roots.

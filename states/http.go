@@ -88,7 +88,7 @@ func (h querier) fetch(ctx context.Context, c state.Call) (wire.Map, error) {
 		v, err := h.modules.Call(ctx, c.Master, "http.query", []any{url}, kwargs)
 		data, _ := v.(wire.Map)
 		if c.Test && data != nil {
-			data = data.Set("test", true)
+			data = append(wire.Map{{Key: "test", Value: true}}, data...)
 		}
 		return data, err
 	}

@@ -23,6 +23,40 @@ func moduleStates(d Deps) state.Table {
 
 type caller struct{ modules Modules }
 
+// ofPillar are the functions whose values are secrets: templates get them, returns of states show that they are there.
+var ofPillar = []string{"pillar.get", "pillar.fetch", "pillar.items", "pillar.item", "pillar.raw"}
+
+// execute calls a function.
+func (m caller) execute(ctx context.Context, c state.Call, fun string, args []any, kwargs wire.Map) (any, error) {
+	v, err := m.modules.Call(ctx, c.Master, fun, args, kwargs)
+	if slices.Contains(ofPillar, fun) {
+		v = masked(v)
+	}
+	return v, err
+}
+
+// masked is a value whose texts and numbers are not to be read; what is empty or false stays.
+func masked(v any) any {
+	switch v := v.(type) {
+	case wire.Map:
+		out := make(wire.Map, len(v))
+		for i, p := range v {
+			out[i] = wire.Pair{Key: p.Key, Value: masked(p.Value)}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = masked(e)
+		}
+		return out
+	}
+	if pytext.Truth(v) {
+		return "**********"
+	}
+	return v
+}
+
 // run takes both forms: functions as keywords, or one function as the name.
 func (m caller) run(ctx context.Context, c state.Call) (wire.Map, error) {
 	if ret, refused := noReturner(c); refused {
@@ -170,7 +204,7 @@ func (m caller) call(ctx context.Context, c state.Call, fun string, given any) (
 	if len(missing) > 0 {
 		return nil, missingArguments(missing)
 	}
-	return m.modules.Call(ctx, c.Master, fun, args, kwargs)
+	return m.execute(ctx, c, fun, args, kwargs)
 }
 
 // missingArguments are those that a function lacks.
@@ -246,7 +280,7 @@ func (m caller) one(ctx context.Context, c state.Call) (wire.Map, error) {
 			}
 		}
 	}
-	returned, err := m.modules.Call(ctx, c.Master, c.Name, args, kwargs)
+	returned, err := m.execute(ctx, c, c.Name, args, kwargs)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

@@ -100,10 +100,7 @@ func (o orchestrator) order(ctx context.Context, c state.Call, r Order) (Outcome
 	if !r.Wheel && slices.Contains(nesting, r.Fun) && c.JID != "" {
 		r.Kwargs = r.Kwargs.Set("orchestration_jid", c.JID)
 	}
-	shown, err := o.d.Runners.Check(r)
-	if err != nil {
-		return Outcome{}, err
-	}
+	shown, wrong := o.d.Runners.Check(r)
 	kwargs := shown.Kwargs
 	if kwargs == nil {
 		kwargs = wire.Map{}
@@ -112,6 +109,9 @@ func (o orchestrator) order(ctx context.Context, c state.Call, r Order) (Outcome
 		o.args(c, wire.Map{{Key: "type", Value: "wheel"}, {Key: "name", Value: r.Fun}, {Key: "args", Value: kwargs}})
 	} else {
 		o.args(c, wire.Map{{Key: "type", Value: "runner"}, {Key: "name", Value: r.Fun}, {Key: "args", Value: append([]any{}, shown.Args...)}, {Key: "kwargs", Value: kwargs}})
+	}
+	if wrong != nil {
+		return Outcome{}, wrong
 	}
 	return o.d.Runners.Run(ctx, r)
 }
