@@ -107,6 +107,9 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	if err != nil {
 		return ran{}, err
 	}
+	if argv, err = c.masked(argv); err != nil {
+		return ran{}, err
+	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // templates of pillar_roots run commands, that is what this is for
 	cmd.Dir = c.text("cwd")
 	if cmd.Dir == "" {
@@ -207,6 +210,19 @@ func duration(v any) time.Duration {
 
 // rstrip is Python's str.rstrip.
 func rstrip(s string) string { return strings.TrimRight(s, " \t\n\r\v\f\x1c\x1d\x1e\x1f\u0085") }
+
+// masked is the command under a umask, which is the process's: a shell sets it and becomes the command.
+func (c *call) masked(argv []string) ([]string, error) {
+	given := c.any("umask")
+	if given == nil {
+		return argv, nil
+	}
+	mask, err := strconv.ParseUint(strings.TrimPrefix(text(given), "0o"), 8, 12)
+	if err != nil {
+		return nil, fmt.Errorf("Invalid umask: '%s'", text(given)) //nolint:staticcheck // Salt's text
+	}
+	return append([]string{"/bin/sh", "-c", fmt.Sprintf(`umask %04o && exec "$@"`, mask), "sh"}, argv...), nil
+}
 
 // argv is the command with its arguments.
 func (c *call) argv() ([]string, error) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermaster/internal/pytext"
 	"clustermaster/wire"
 )
 
@@ -52,6 +53,50 @@ func TestArguments(t *testing.T) {
 		if m.Has(name) != want {
 			t.Errorf("has %q: %v", name, !want)
 		}
+	}
+}
+
+// TestCommandOptions: what a command is told of itself.
+func TestCommandOptions(t *testing.T) {
+	t.Parallel()
+	m := New(Deps{})
+	kw := func(pairs ...any) wire.Map {
+		out := wire.Map{{Key: "python_shell", Value: true}}
+		for i := 0; i < len(pairs); i += 2 {
+			out = append(out, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+		}
+		return out
+	}
+	tests := []struct {
+		name, fun, cmd string
+		kwargs         wire.Map
+		want           string
+	}{
+		{"code is fine", "cmd.retcode", "exit 3", kw("success_retcodes", []any{int64(2), int64(3)}), "0"},
+		{"codes in a text", "cmd.retcode", "exit 3", kw("success_retcodes", "1, 3"), "0"},
+		{"another code", "cmd.retcode", "exit 4", kw("success_retcodes", []any{int64(3)}), "4"},
+		{"no code", "cmd.retcode", "exit 4", kw("success_retcodes", "x"), "success_retcodes must be a list of integers"},
+		{"output is fine", "cmd.retcode", "echo all done; exit 5", kw("success_stdout", "done"), "0"},
+		{"error is fine", "cmd.retcode", "echo all done >&2; exit 5", kw("success_stderr", []any{"x", "done"}), "5"}, // joined with the output
+		{"hidden", "cmd.run", "echo secret", kw("hide_output", true), ""},
+		{"umask", "cmd.run", "umask", kw("umask", "027"), "0027"},
+		{"no umask", "cmd.run", "umask", kw("umask", "9"), "Invalid umask: '9'"},
+		{"half a second", "cmd.run", "sleep 60", kw("timeout", 0.5), "sleep 60 : Timed out after 0.5 seconds"},
+		{"without a shell", "cmd.run", "sleep 60", wire.Map{{Key: "timeout", Value: 0.5}}, "['sleep', '60'] : Timed out after 0.5 seconds"},
+		{"nobody", "cmd.run", "true", kw("runas", "no such user"), "User 'no such user' is not available"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			v, err := m.Call(t.Context(), Minion{}, tt.fun, []any{tt.cmd}, tt.kwargs)
+			got := pytext.Str(v)
+			if err != nil {
+				got = strings.TrimPrefix(err.Error(), tt.fun+": ")
+			}
+			if got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
 	}
 }
 

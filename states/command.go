@@ -167,6 +167,9 @@ func (c commander) command(ctx context.Context, s state.Call, cmd any, shell boo
 	if v := s.Arg("shell"); pytext.Truth(v) {
 		kwargs = kwargs.Set("shell", v)
 	}
+	if s.Umask >= 0 {
+		kwargs = kwargs.Set("umask", fmt.Sprintf("%04o", s.Umask))
+	}
 	for _, name := range passedOn {
 		if v, given := s.Args.Get(name); given && v != nil {
 			kwargs = kwargs.Set(name, v)
