@@ -187,6 +187,41 @@ func TestFilesThatAreNotKept(t *testing.T) {
 	}
 }
 
+// TestFilesBelongToTheirUsers: nobody else reads a key, and what another user wrote is none.
+func TestFilesBelongToTheirUsers(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: files are given to another user")
+	}
+	const carol, mallory = 54321, 54322
+	synctest.Test(t, func(t *testing.T) {
+		dir, planted, own := t.TempDir(), newKey(t), newKey(t)
+		put(t, dir, "root", planted, 0o600)
+		put(t, dir, "dave", own, 0o600)
+		for user, uid := range map[string]int{"root": mallory, "dave": carol} {
+			if err := os.Chown(filepath.Join(dir, "."+user+"_key"), uid, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		newAgreed(t).master(t, dir, userkeys.User{Name: "root", UID: 0}, userkeys.User{Name: "carol", UID: carol}, userkeys.User{Name: "dave", UID: carol})
+		if content(t, dir, "root") == planted {
+			t.Error("a key that another user planted for root is taken")
+		}
+		if content(t, dir, "dave") != own {
+			t.Error("a user's own file is not kept")
+		}
+		for user, uid := range map[string]uint32{"root": 0, "carol": carol, "dave": carol} {
+			info, err := os.Lstat(filepath.Join(dir, "."+user+"_key"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := info.Sys().(*syscall.Stat_t).Uid; got != uid {
+				t.Errorf("the key of %s belongs to %d, want %d", user, got, uid)
+			}
+		}
+	})
+}
+
 // TestRotationReachesFiles: a key that is replaced, or a file that was touched before a restart, is written anew.
 func TestRotationReachesFiles(t *testing.T) {
 	t.Parallel()
