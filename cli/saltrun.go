@@ -198,7 +198,8 @@ func (r *runnerRun) meanwhile(kind string, v any) {
 			return
 		}
 		doc := wire.Map{{Key: "suffix", Value: "progress"}, {Key: "event", Value: v}}
-		if err := r.print.show(output.Result{Value: doc}); err != nil {
+		event, _ := v.(wire.Map)
+		if err := r.print.show(output.Result{Value: doc, Outputter: event.String("outputter")}); err != nil {
 			r.env.errorf("ERROR: %s", err)
 		}
 	}

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -160,7 +159,7 @@ func orchestrateOne(c *Call, o Orchestrator, run func(Orchestration) (any, error
 
 func pillarIsMap(c *Call) error {
 	if _, ok := pytext.Plain(c.Arg("pillar")).(wire.Map); c.Given("pillar") && !ok {
-		return errors.New("Pillar data must be formatted as a dictionary") //nolint:staticcheck // Salt's text
+		return &ArgumentError{Text: "Pillar data must be formatted as a dictionary"}
 	}
 	return nil
 }

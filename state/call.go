@@ -157,8 +157,8 @@ func (x *run) once(ctx context.Context, ch *chunk) (wire.Map, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	if ch.try {
-		ch.try = false
+	try := ch.try
+	if ch.try = false; try || ret == nil {
 		return unify(ret), nil
 	}
 	ret = ret.Set("__sls__", ch.sls).Set("__run_num__", x.number)
