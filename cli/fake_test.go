@@ -36,6 +36,7 @@ type fakeDaemon struct {
 	note       string
 	runner     func(r operator.RunRequest, out func(string, any)) (operator.RunResult, error)
 	refuse     string // error text of every publication
+	home       string // of who runs commands
 
 	mu        sync.Mutex
 	published []gather.Publish
@@ -228,7 +229,12 @@ func run(t *testing.T, cmd command, d *fakeDaemon, stdin string, words ...string
 	var out, errs bytes.Buffer
 	env := Env{
 		Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs,
-		Getenv: func(string) string { return "" },
+		Getenv: func(name string) string {
+			if name == "HOME" && d != nil {
+				return d.home
+			}
+			return ""
+		},
 		Dial: func(context.Context, string) (Daemon, error) {
 			if d == nil {
 				return nil, fmt.Errorf("dial: %w", operator.ErrNoMaster)

@@ -21,15 +21,15 @@ func (r *keyRun) external(ctx context.Context, action string) int {
 	}
 	defer d.Close()
 	r.daemon = d
-	switch stands, err := r.env.login(ctx, r.v, r.opts, d, false); {
+	switch err := r.env.login(ctx, r.v, r.opts, d, false); {
 	case errors.Is(err, errNoLogin):
 		r.env.logError(err.Error())
 		return r.failed(errors.New(userRefused))
+	case errors.As(err, new(*operator.RefusedError)):
+		return r.failed(err)
 	case err != nil:
 		r.env.errorf("ERROR: %s", err)
 		return ExitFailed
-	case stands == refused:
-		return r.failed(fmt.Errorf(eauthRefused, r.v.text("username")))
 	}
 	name, all := strings.CutSuffix(action, "_all")
 	match := r.v.text(name)

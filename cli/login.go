@@ -24,6 +24,7 @@ import (
 const (
 	notAuthenticated = "Authentication error occurred."
 	eauthRefused     = `Authentication failure of type "eauth" occurred for user %s.`
+	tokenRefused     = `Authentication failure of type "token" occurred.`
 	userRefused      = `Authentication failure of type "user" occurred`
 	eauthUnknown     = `The specified external authentication system "%s" is not available`
 )
@@ -37,46 +38,37 @@ const maxTokenFile = 4096
 // errNoLogin says that there are no credentials to try.
 var errNoLogin = errors.New("Authentication failed") //nolint:staticcheck // Salt's text
 
-// standing is in whose name a command goes on.
-type standing int
-
-const (
-	asSelf     standing = iota // as who runs it
-	asExternal                 // as a user of external_auth
-	refused                    // as nobody: the master does not believe the credentials
-)
-
 // login makes the daemon's calls those of a user of external_auth, where the command line or a saved token asks for it: with -a by name and
 // password, or by the token that -T makes and saves; a token saved before wins over a password. Root and the master's user need no token and
-// go on as themselves. saved tells whether a token alone is enough to ask for it. The error is errNoLogin, or what keeps the master from
-// answering.
-func (e Env) login(ctx context.Context, v values, o *config.Options, d Daemon, saved bool) (standing, error) {
+// go on as themselves. saved tells whether a token alone is enough to ask for it. The error is errNoLogin, an *operator.RefusedError where the
+// master does not believe it, or what keeps the master from answering.
+func (e Env) login(ctx context.Context, v values, o *config.Options, d Daemon, saved bool) error {
 	eauth := v.text("eauth")
 	if eauth == "" && !saved {
-		return asSelf, nil
+		return nil
 	}
 	path := e.tokenFile(o)
 	if token := savedToken(path, o.TokenExpire); token != "" {
 		if isMaster(o) {
-			return asSelf, nil
+			return nil
 		}
 		return e.loggedIn(ctx, d, operator.Credentials{Token: token})
 	}
 	if eauth == "" {
-		return asSelf, nil
+		return nil
 	}
 	if !slices.Contains(eauthTypes, eauth) {
 		e.println(fmt.Sprintf(eauthUnknown, eauth) + "\nAvailable eauth types: " + strings.Join(eauthTypes, ", "))
-		return asSelf, errNoLogin
+		return errNoLogin
 	}
 	creds, err := e.askCredentials(v, eauth)
 	if err != nil {
-		return asSelf, err
+		return err
 	}
 	if v.on("mktoken") {
 		token, err := d.MakeToken(ctx, creds)
 		if err != nil {
-			return asSelf, err
+			return err
 		}
 		if token != "" {
 			if err := saveToken(path, token); err != nil {
@@ -88,24 +80,28 @@ func (e Env) login(ctx context.Context, v values, o *config.Options, d Daemon, s
 	return e.loggedIn(ctx, d, creds)
 }
 
-func (e Env) loggedIn(ctx context.Context, d Daemon, creds operator.Credentials) (standing, error) {
+func (e Env) loggedIn(ctx context.Context, d Daemon, creds operator.Credentials) error {
 	name, err := d.Login(ctx, creds)
-	switch {
-	case err != nil:
-		return asSelf, err
-	case name == "":
-		return refused, nil
+	if err != nil || name != "" {
+		return err
 	}
-	return asExternal, nil
+	if creds.Token != "" {
+		return &operator.RefusedError{Text: tokenRefused}
+	}
+	return &operator.RefusedError{Text: fmt.Sprintf(eauthRefused, creds.Username)}
 }
 
-// isMaster reports whether this process is root's or that of the master's user.
+// isMaster reports whether this process is root's or that of the master's user, whose the socket is.
 func isMaster(o *config.Options) bool {
 	if os.Geteuid() == 0 {
 		return true
 	}
-	u, err := user.Current()
-	return err == nil && u.Username == o.User
+	info, err := os.Stat(o.OperatorSocket())
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
 }
 
 // askCredentials asks for what the command line lacks. An empty name is that of who types.
@@ -157,6 +153,8 @@ func (e Env) tokenFile(o *config.Options) string {
 	path := o.TokenFile
 	home := e.Getenv("HOME")
 	switch {
+	case path == "" && home == "":
+		return "" // nobody's
 	case path == "":
 		base := e.Getenv("XDG_CONFIG_HOME")
 		if base == "" {

@@ -252,14 +252,14 @@ func compound(funs string, args []string, separator string) (names []string, gro
 // start goes one of the ways that salt has.
 func (r *saltRun) start(ctx context.Context) int {
 	v := r.v
-	switch stands, err := r.env.login(ctx, v, r.opts, r.daemon, true); {
+	switch err := r.env.login(ctx, v, r.opts, r.daemon, true); {
 	case errors.Is(err, errNoLogin):
 		r.env.errorf("ERROR: %s", err)
 		return ExitNoReturn
+	case errors.As(err, new(*operator.RefusedError)):
+		return r.unbelieved()
 	case err != nil:
 		return r.down(err)
-	case stands == refused:
-		return r.unbelieved()
 	}
 	if name, ok := r.job.Tgt.(string); ok && r.job.TgtType == "nodegroup" {
 		if _, known := r.opts.Nodegroups.Get(name); !known {

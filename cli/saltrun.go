@@ -65,14 +65,15 @@ func SaltRun(ctx context.Context, args []string, env Env) int {
 	if v.on("doc") || run.fun == "" {
 		return run.docs(ctx, daemon)
 	}
-	switch stands, err := env.login(ctx, v, opts, daemon, false); {
+	var notBelieved *operator.RefusedError
+	switch err := env.login(ctx, v, opts, daemon, false); {
 	case errors.Is(err, errNoLogin):
 		env.logError(err.Error())
 		return ExitOK
+	case errors.As(err, &notBelieved):
+		return run.refused(notBelieved.Text)
 	case err != nil:
 		return run.down(err)
-	case stands == refused:
-		return run.unbelieved()
 	}
 	return run.call(ctx, daemon, operands)
 }
@@ -100,11 +101,6 @@ func (r *runnerRun) down(err error) int {
 		r.env.println(text)
 	}
 	return ExitFailed
-}
-
-// unbelieved ends a run whose credentials the master does not believe.
-func (r *runnerRun) unbelieved() int {
-	return r.refused(fmt.Sprintf(eauthRefused, r.v.text("username")))
 }
 
 // refused shows what external_auth does not allow, as Salt does.
