@@ -5,7 +5,7 @@ import "testing"
 // scenes are all lines of the checklist, in an order in which they can run.
 func scenes() []scene {
 	var all []scene
-	for _, list := range [][]scene{saltScenes(), accessScenes(), externalScenes(), targetScenes(), outputScenes(), batchScenes(), copyScenes(), runnerScenes(), cacheScenes(), familyScenes(), stateRunScenes(), keyScenes(), absentScenes()} {
+	for _, list := range [][]scene{saltScenes(), accessScenes(), externalScenes(), targetScenes(), outputScenes(), batchScenes(), copyScenes(), runnerScenes(), cacheScenes(), familyScenes(), stateRunScenes(), orchestrationScenes(), keyScenes(), absentScenes()} {
 		all = append(all, list...)
 	}
 	return all

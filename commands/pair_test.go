@@ -18,6 +18,7 @@ import (
 type side struct {
 	*e2e.Master
 	kind    string // "salt" or "clustermaster"
+	program e2e.Programs
 	cmd     command
 	minions map[string]*e2e.Minion
 	notes   notes
@@ -39,7 +40,7 @@ const salts = "worker_threads: 3\nkeysize: 2048\nenable_fqdns_grains: False\n"
 func newSide(t testing.TB, kind string, cmd command, p e2e.Programs) *side {
 	t.Helper()
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true, Programs: p})
-	s := &side{Master: c.Masters[0], kind: kind, cmd: cmd, minions: map[string]*e2e.Minion{}}
+	s := &side{Master: c.Masters[0], kind: kind, program: p, cmd: cmd, minions: map[string]*e2e.Minion{}}
 	writeRoots(t, s.Dir)
 	writeUsers(t, s.Dir)
 	text := regexp.MustCompile(`(?m)^(file|pillar)_roots:.*\n`).ReplaceAllString(s.Config(t), "") + strings.ReplaceAll(rootOptions, "DIR", s.Dir) + options + accessOptions + strings.ReplaceAll(externalOptions, "DIR", s.Dir)
