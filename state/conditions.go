@@ -201,9 +201,18 @@ func (x *run) commandOptions(ch *chunk) wire.Map {
 		}
 	}
 	if v, ok := ch.get("shell"); ok && !without["shell"] {
-		out = append(out, wire.Pair{Key: "shell", Value: v})
+		return append(out, wire.Pair{Key: "shell", Value: v})
 	}
-	return out
+	return append(out, x.shell()...)
+}
+
+// shell is the option for the master's own shell, if its grains tell.
+func (x *run) shell() wire.Map {
+	v, ok := x.who.Grains.Get("shell")
+	if !ok {
+		return nil
+	}
+	return wire.Map{{Key: "shell", Value: v}}
 }
 
 // command runs a shell command and returns its exit code.
@@ -246,7 +255,7 @@ func (x *run) checkCommand(ctx context.Context, ch *chunk) (wire.Map, error) {
 		list = []any{v}
 	}
 	for _, entry := range list {
-		code, err := x.command(ctx, pytext.Str(entry), nil)
+		code, err := x.command(ctx, pytext.Str(entry), x.shell())
 		if err != nil {
 			return nil, err
 		}

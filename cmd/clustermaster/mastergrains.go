@@ -26,5 +26,5 @@ func masterGrains(o *config.Options) wire.Map {
 	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		grains = grains.Set("kernelrelease", strings.TrimSpace(string(b)))
 	}
-	return grains
+	return append(append(grains, systemGrains()...), machineGrains()...)
 }
