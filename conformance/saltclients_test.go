@@ -3,6 +3,7 @@ package conformance
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,7 @@ import (
 
 // TestSaltsOwnClients orders with the clients of Salt's library: what works with our master, and what needs Salt's event bus.
 func TestSaltsOwnClients(t *testing.T) {
-	python := filepath.Join(e2e.Venvs(t), "salt-"+reference, "bin", "python3")
+	venvs := e2e.Venvs(t)
 	m := newMaster(t, ours, variant{name: "clients", options: `enable_clear_commands: True
 auto_accept: True
 external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
@@ -22,7 +23,14 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	m.start(t)
 	m.signIn(t, "web-a", 3)
 	e2e.Eventually(t, 20*time.Second, "root has a key", func() error { return m.hasKey("root") })
-	out, err := exec.Command(python, filepath.Join("testdata", "salt_clients.py"), m.ConfDir).Output()
+	for _, release := range []string{"3006.28", "3007.15", "3008.3"} {
+		t.Run(release, func(t *testing.T) { m.saltsOwnClients(t, filepath.Join(venvs, "salt-"+release, "bin")) })
+	}
+}
+
+// saltsOwnClients runs the clients of the release whose programs are in bin.
+func (m *subject) saltsOwnClients(t *testing.T, bin string) {
+	out, err := exec.Command(filepath.Join(bin, "python3"), filepath.Join("testdata", "salt_clients.py"), m.ConfDir).Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -57,7 +65,7 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 
 	// Salt's command looks for the same file first, and with it waits for events that never come.
 	salt := func(args ...string) e2e.Result {
-		return e2e.Command(t, filepath.Join(filepath.Dir(python), "salt"), append([]string{"-c", m.ConfDir}, args...)...)
+		return e2e.Command(t, filepath.Join(bin, "salt"), append([]string{"-c", m.ConfDir}, args...)...)
 	}
 	if r := salt("web-a", "test.ping"); !strings.Contains(r.Stdout+r.Stderr, "The salt master could not be contacted. Is master running?") {
 		t.Errorf("salt without the event bus: %v", r)
@@ -65,5 +73,8 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	m.write(t, "", "run", "publish_pull.ipc")
 	if r := salt("--async", "web-a", "test.ping"); r.Code != 0 || !strings.HasPrefix(r.Stdout, "Executed command with job ID: 20") {
 		t.Errorf("salt --async with a file in the place of the bus: %v", r)
+	}
+	if err := os.Remove(m.path("run", "publish_pull.ipc")); err != nil {
+		t.Error(err)
 	}
 }
