@@ -142,6 +142,18 @@ func (r *Rules) Orderer(c Caller, claimed string, funs []string) (user string, r
 	return user, rights, nil
 }
 
+// Confirmed tells with which rights somebody orders functions whom external_auth knows by name and gives these rights. Salt asks
+// publisher_acl_blacklist for who says that he calls; who he proves to be counts as well.
+func (r *Rules) Confirmed(claimed, name string, rights *Rights, funs []string) (*Rights, error) {
+	switch {
+	case r.Blocked(claimed, funs) || r.Blocked(name, nil):
+		return nil, ErrBlacklisted
+	case rights == nil: // would mean anything
+		return nil, ErrNoRights
+	}
+	return rights, nil
+}
+
 // Of returns what publisher_acl gives to a user, nil if nothing.
 func (r *Rules) Of(user string) *Rights {
 	var list []any

@@ -333,3 +333,28 @@ func TestOrderer(t *testing.T) {
 		}
 	}
 }
+
+// TestConfirmed: whom external_auth knows has the rights that it gives, unless one of his names or a function is on the blacklist.
+func TestConfirmed(t *testing.T) {
+	t.Parallel()
+	rules, err := acl.New(acl.Options{Blacklist: wire.Map{{Key: "users", Value: []any{"eve"}}, {Key: "modules", Value: []any{"cmd.script*"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := acl.FromList([]any{"test.*"})
+	for _, tt := range []struct {
+		claimed, name string
+		rights        *acl.Rights
+		fun           string
+		want          error
+	}{
+		{"alice", "alice", given, "test.ping", nil}, {"", "alice", given, "test.ping", nil}, {"root", "alice", given, "cmd.run", nil},
+		{"eve", "alice", given, "test.ping", acl.ErrBlacklisted}, {"alice", "eve", given, "test.ping", acl.ErrBlacklisted},
+		{"alice", "alice", given, "cmd.script_retcode", acl.ErrBlacklisted}, {"alice", "alice", nil, "test.ping", acl.ErrNoRights},
+	} {
+		rights, err := rules.Confirmed(tt.claimed, tt.name, tt.rights, []string{tt.fun})
+		if !errors.Is(err, tt.want) || (err == nil) != (rights == given) || err != nil && rights != nil {
+			t.Errorf("%+v: %v, %v", tt, rights, err)
+		}
+	}
+}

@@ -126,14 +126,10 @@ func (m *Master) identify(ctx context.Context, load, creds wire.Map, funs []stri
 		return who, ctx.Err()
 	case err != nil:
 		return who, errCredentials
-	case id.Rights == nil: // would mean anything
-		return who, acl.ErrNoRights
 	}
-	who.user, who.eauth, who.rights = id.Name, id.Eauth, id.Rights
-	if m.deps.ACL.Blocked(id.Name, funs) {
-		return who, acl.ErrBlacklisted
-	}
-	return who, nil
+	who.user, who.eauth = id.Name, id.Eauth
+	who.rights, err = m.deps.ACL.Confirmed(load.String("user"), id.Name, id.Rights, funs)
+	return who, err
 }
 
 // rootUser has all rights, whoever the master runs as.

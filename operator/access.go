@@ -57,15 +57,14 @@ const maxCalls = 64
 // refused.
 func (s *Server) orderer(ctx context.Context, claimed string, funs []string) (user string, rights *acl.Rights, refusal string) {
 	c, _ := callerOf(ctx)
-	if id, is := c.external(); is {
-		// Salt asks for who runs the command; who he proves to be counts as well.
-		if s.deps.ACL.Blocked(c.Name, funs) || s.deps.ACL.Blocked(id.Name, nil) {
-			s.log.Warn("order refused", "reason", "publisher_acl_blacklist", "user", id.Name, "caller", c.Name, "fun", funs)
-			return id.Name, nil, acl.NotAuthorized
-		}
-		return id.Name, id.Rights, ""
+	id, external := c.external()
+	var err error
+	if external {
+		user = id.Name
+		rights, err = s.deps.ACL.Confirmed(c.Name, id.Name, id.Rights, funs)
+	} else {
+		user, rights, err = s.deps.ACL.Orderer(acl.Caller{Name: c.Name, Super: c.super()}, claimed, funs)
 	}
-	user, rights, err := s.deps.ACL.Orderer(acl.Caller{Name: c.Name, Super: c.super()}, claimed, funs)
 	if err == nil {
 		return user, rights, ""
 	}
@@ -73,7 +72,7 @@ func (s *Server) orderer(ctx context.Context, claimed string, funs []string) (us
 	if errors.Is(err, acl.ErrBlacklisted) {
 		why = "publisher_acl_blacklist"
 	}
-	s.log.Warn("order refused", "reason", why, "user", user, "fun", funs)
+	s.log.Warn("order refused", "reason", why, "user", user, "caller", c.Name, "fun", funs)
 	return user, nil, err.Error()
 }
 
