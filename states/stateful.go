@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"clustermaster/internal/pytext"
 	"clustermaster/modules"
@@ -97,10 +98,16 @@ func shown(stdout string, isJSON bool, end int) string {
 	case isJSON || stdout == "":
 		return ""
 	case end < 0:
-		return stdout[:len(stdout)-1]
+		_, last := utf8.DecodeLastRuneInString(stdout)
+		return stdout[:len(stdout)-last]
 	}
 	return stdout[:min(end, len(stdout))]
 }
+
+// maxJSONDepth is how deep what a command says of itself may be nested: returns travel and are kept.
+const maxJSONDepth = 64
+
+var errDeep = errors.New("JSON is nested too deep")
 
 // decodeJSON reads one JSON document, keys in their order.
 func decodeJSON(text string) (any, bool) {
@@ -109,7 +116,7 @@ func decodeJSON(text string) (any, bool) {
 	}
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.UseNumber()
-	v, err := jsonValue(d)
+	v, err := jsonValue(d, maxJSONDepth)
 	if err != nil {
 		return nil, false
 	}
@@ -117,7 +124,10 @@ func decodeJSON(text string) (any, bool) {
 	return v, errors.Is(err, io.EOF)
 }
 
-func jsonValue(d *json.Decoder) (any, error) {
+func jsonValue(d *json.Decoder, depth int) (any, error) {
+	if depth == 0 {
+		return nil, errDeep
+	}
 	token, err := d.Token()
 	if err != nil {
 		return nil, err
@@ -130,17 +140,17 @@ func jsonValue(d *json.Decoder) (any, error) {
 		return t.Float64()
 	case json.Delim:
 		if t == '[' {
-			return jsonList(d)
+			return jsonList(d, depth-1)
 		}
-		return jsonMap(d)
+		return jsonMap(d, depth-1)
 	}
 	return token, nil
 }
 
-func jsonList(d *json.Decoder) (any, error) {
+func jsonList(d *json.Decoder, depth int) (any, error) {
 	list := []any{}
 	for d.More() {
-		v, err := jsonValue(d)
+		v, err := jsonValue(d, depth)
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +161,7 @@ func jsonList(d *json.Decoder) (any, error) {
 }
 
 // jsonMap reads a map; of a key that is there twice the last value counts, in the first place.
-func jsonMap(d *json.Decoder) (any, error) {
+func jsonMap(d *json.Decoder, depth int) (any, error) {
 	m, at := wire.Map{}, make(map[string]int)
 	for d.More() {
 		token, err := d.Token()
@@ -159,7 +169,7 @@ func jsonMap(d *json.Decoder) (any, error) {
 			return nil, err
 		}
 		key, _ := token.(string)
-		v, err := jsonValue(d)
+		v, err := jsonValue(d, depth)
 		if err != nil {
 			return nil, err
 		}
