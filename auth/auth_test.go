@@ -129,8 +129,8 @@ func TestGuard(t *testing.T) {
 			t.Errorf("beside guesses: %v after %v", err, time.Since(began))
 		}
 		wg.Wait()
-		if quick != 12 || slow != 8 {
-			t.Errorf("%d of 20 guesses with one name were refused at once and %d after a second, want 12 and 8", quick, slow)
+		if quick != 4 || slow != 16 {
+			t.Errorf("%d of 20 guesses with one name were refused at once and %d after a second, want 4 and 16", quick, slow)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Millisecond, cancel)

@@ -13,7 +13,7 @@ const (
 	refusalTime   = time.Second // from the question to a refusal, give or take a quarter
 	backEndTime   = 15 * time.Second
 	maxWaiting    = 256 // attempts at a time, with those that wait for their refusal
-	maxPerName    = 8   // attempts at a time with one name
+	maxPerName    = 16  // attempts at a time with one name
 	maxAtBackEnds = 16
 )
 

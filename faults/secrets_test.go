@@ -175,10 +175,60 @@ func (u *used) metrics(m *e2e.Master) {
 	u.keep("metrics of "+m.ID, string(b))
 }
 
+// externalAuth has one user.
+const externalAuth = "\nexternal_auth: {sharedsecret: {carol: ['.*', '@runner', '@wheel']}}\n"
+
+// logsIn has a user of external_auth give orders with a password, a wrong one and a token, and adds the tokens.
+func (u *used) logsIn(a, b *e2e.Master, password, guess string) {
+	u.t.Helper()
+	home := filepath.Join(u.Dir, "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		u.t.Fatal(err)
+	}
+	command := func(program string, m *e2e.Master, args ...string) {
+		u.t.Helper()
+		cmd := exec.Command(program, append([]string{"-c", m.ConfDir}, args...)...)
+		cmd.Env = append(os.Environ(), "HOME="+home)
+		out, _ := cmd.CombinedOutput() // refusals end as Salt's do
+		u.keep("orders of carol", string(out))
+	}
+	ours := e2e.Ours(u.t)
+	for _, word := range []string{guess, password} {
+		who := []string{"--eauth", "sharedsecret", "--username", "carol", "--password", word}
+		command(ours.Salt, a, append(who, "--async", "*", "test.ping")...)
+		command(ours.Run, b, append(who, "test.arg", "carols")...)
+		command(ours.Key, a, append(who, "-L")...)
+		command(ours.Salt, a, append(who, "-T", "--async", "*", "test.ping")...)
+	}
+	saved, err := os.ReadFile(filepath.Join(home, "salt_token"))
+	if err != nil || len(saved) != 64 || !strings.Contains(u.told["orders of carol"], "carols") {
+		u.t.Fatalf("token %q, %v: %s", saved, err, u.told["orders of carol"])
+	}
+	u.secret.text("saved token", string(saved))
+	u.run(a, "", "auth.mk_token", "username=carol", "password="+guess, "eauth=sharedsecret")
+	made := u.run(a, "", "auth.mk_token", "username=carol", "password="+password, "eauth=sharedsecret")
+	_, token, _ := strings.Cut(made, `"token": "`)
+	if token, _, _ = strings.Cut(token, `"`); len(token) != 64 {
+		u.t.Fatalf("no token in %s", made)
+	}
+	u.secret.text("made token", token)
+	if out := u.run(b, "", "auth.del_token", token); strings.TrimSpace(out) != "true" {
+		u.t.Errorf("delete a token: %s", out)
+	}
+	for who := range u.told { // what was said to who ordered it
+		if strings.HasPrefix(who, "auth.mk_token") {
+			delete(u.told, who)
+		}
+	}
+}
+
 // Every secret of a cluster, searched for by its value, in all that the cluster says in a long day at the highest log level:
 // logs, events, metrics, stored jobs, what commands print and what minions get. Then every file that it wrote is its own.
 func TestSecretsAreToldToNobody(t *testing.T) {
-	u := &used{cluster: prepareCluster(t, 3, "pillar_opts: True\ncluster_isolated_filesystem: True\n"), t: t, secret: secrets{}, told: map[string]string{}}
+	shared, guess := "shared "+rand.Text(), "guess "+rand.Text()
+	u := &used{cluster: prepareCluster(t, 3, "pillar_opts: True\ncluster_isolated_filesystem: True\nsharedsecret: "+shared+externalAuth), t: t, secret: secrets{}, told: map[string]string{}}
+	u.secret.text("sharedsecret", shared)
+	u.secret.text("guessed password", guess)
 	loud := strings.NewReplacer("log_level: error", "log_level: all", "log_level_logfile: debug", "log_level_logfile: all")
 	for _, m := range u.Masters {
 		m.Configure(t, loud.Replace(m.Config(t)))
@@ -215,6 +265,7 @@ func TestSecretsAreToldToNobody(t *testing.T) {
 	}
 	u.run(a, "", "cluster.sync_roots")
 	u.asks(web, b)
+	u.logsIn(a, b, shared, guess)
 	phrase := "typed " + rand.Text()
 	u.secret.text("typed passphrase", phrase)
 	u.save(a, "first.backup", phrase)
@@ -323,6 +374,11 @@ func (u *used) kept() {
 		})
 		if err != nil {
 			u.t.Error(err)
+		}
+	}
+	for _, name := range []string{"saved token", "made token", "guessed password"} {
+		if kept[name] {
+			u.t.Errorf("the %s is on a disk", name)
 		}
 	}
 	for _, name := range []string{"cluster key", "AES key of first.backup", "session secret of first.backup", "AES key of third.backup", "AES key of minions",

@@ -80,8 +80,12 @@ func (s *Server) Login(ctx context.Context, r *operatorpb.Credentials) (*operato
 	if !ok || c.session == nil || s.deps.External == nil {
 		return new(operatorpb.LoginReply), nil
 	}
+	leave, err := s.mayTry(c)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	var id auth.Identity
-	var err error
 	if r.Token != "" {
 		id, err = s.deps.External.ByToken(ctx, r.Token)
 	} else {
@@ -98,15 +102,35 @@ func (s *Server) Login(ctx context.Context, r *operatorpb.Credentials) (*operato
 	return &operatorpb.LoginReply{User: id.Name}, nil
 }
 
+// maxLogins bounds the attempts of one user of the system at a time, so that nobody takes the turns of all others, or all of a name.
+const maxLogins = 4
+
+// mayTry counts an attempt to prove something.
+func (s *Server) mayTry(c Caller) (leave func(), err error) {
+	if c.owns() {
+		return func() {}, nil
+	}
+	if !s.logins.enter(c.UID) {
+		return nil, status.Error(codes.ResourceExhausted, "too many attempts of this user at a time; wait for some to end")
+	}
+	return func() { s.logins.leave(c.UID) }, nil
+}
+
 func credentialsOf(r *operatorpb.Credentials) wire.Map {
 	return wire.Map{{Key: "eauth", Value: r.Eauth}, {Key: "username", Value: r.Username}, {Key: "password", Value: r.Password}}
 }
 
 // MakeToken implements the service.
 func (s *Server) MakeToken(ctx context.Context, r *operatorpb.Credentials) (*operatorpb.MakeTokenReply, error) {
-	if s.deps.External == nil {
+	c, ok := callerOf(ctx)
+	if !ok || s.deps.External == nil {
 		return new(operatorpb.MakeTokenReply), nil
 	}
+	leave, err := s.mayTry(c)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	data, err := s.deps.External.MakeToken(ctx, credentialsOf(r))
 	switch {
 	case errors.Is(err, auth.ErrRefused):

@@ -87,6 +87,7 @@ type Server struct {
 	ln     net.Listener
 	claims claims
 	calls  perUser
+	logins perUser
 }
 
 // Listen binds sockDir/clustermaster.sock for the user of this process, and with
@@ -110,7 +111,7 @@ func Listen(sockDir string, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on operator socket: %w", err)
 	}
-	s := &Server{deps: deps, log: deps.Log.With("component", "operator"), path: path, ln: ln, calls: perUser{each: maxCalls}}
+	s := &Server{deps: deps, log: deps.Log.With("component", "operator"), path: path, ln: ln, calls: perUser{each: maxCalls}, logins: perUser{each: maxLogins}}
 	if s.open() {
 		if err := openTo(path); err != nil {
 			ln.Close()
