@@ -67,6 +67,7 @@ func familyScenes() []scene {
 		}
 	}
 	return []scene{
+		{name: "46_no_reactor", lines: []line{run("reactor.list"), run("reactor.add", "a", "b"), run("reactor.is_leader", "--out=json"), run("reactor.set_leader", "False")}},
 		{name: "48_fileserver", lines: files},
 		{name: "48_fileserver_caches", alone: true, lines: []line{
 			run("fileserver.file_list").anyKeys(), run("fileserver.clear_file_list_cache", "base"), run("fileserver.clear_file_list_cache", "base"),

@@ -102,7 +102,10 @@ func (p *pair) both(f func(s *side)) {
 }
 
 // startPair starts both masters and their minions, accepts the keys and waits until all answer.
-func startPair(t *testing.T) *pair {
+func startPair(t *testing.T) *pair { return startPairWith(t, func(*side) {}) }
+
+// startPairWith is startPair for sides that prepare prepares.
+func startPairWith(t *testing.T, prepare func(s *side)) *pair {
 	t.Helper()
 	lib := startLibrary(t, reference)
 	own := e2e.Ours(t)
@@ -111,6 +114,7 @@ func startPair(t *testing.T) *pair {
 		ours:   newSide(t, "clustermaster", programs{filepath.Dir(own.Salt)}, own),
 	}
 	for _, s := range []*side{p.theirs, p.ours} {
+		prepare(s)
 		s.Run(t)
 		for _, m := range s.minions {
 			m.Run(t)

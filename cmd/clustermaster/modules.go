@@ -96,9 +96,9 @@ func (f servedFiles) Update(ctx context.Context) error {
 	return err
 }
 
-// fileChanges fires the event of an update with fileserver_events.
+// fileChanges fires the event of an update with fileserver_events: once in the cluster, for every master finds the same in its own tree.
 func (r *rooms) fileChanges(c fileserver.Changes) {
-	if r.opts.Extra["fileserver_events"] == true {
+	if r.opts.Extra["fileserver_events"] == true && r.node.IsLeader() {
 		r.bus.Fire("salt/fileserver/roots/update", c.Data())
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"time"
 
 	"clustermaster/cluster/fsm"
 	"clustermaster/schedule"
@@ -37,7 +36,7 @@ func (r *rooms) openSchedule() {
 			}
 			return schedule.Outcome{Return: value, Retcode: code, Failed: err != nil}
 		},
-		Fire: r.bus.Fire, NewJID: func() string { return wire.JID(time.Now()) },
+		Fire: r.bus.Fire, NewJID: wire.JID,
 	}, schedule.Options{Entries: entries, ID: o.ID, Node: r.node.Self().Node, Alone: r.port == nil, Window: o.LoopInterval}, r.log, r.reg)
 }
 
