@@ -67,7 +67,12 @@ func familyScenes() []scene {
 		}
 	}
 	return []scene{
-		{name: "46_no_reactor", lines: []line{run("reactor.list"), run("reactor.add", "a", "b"), run("reactor.is_leader", "--out=json"), run("reactor.set_leader", "False")}},
+		{name: "46_no_reactor", lines: []line{
+			run("reactor.list").unlike("Python's tracebacks", prints("Exception occurred in runner reactor.list: Reactor system is not running.\n", "", 1)),
+			run("reactor.add", "a", "b").unlike("Python's tracebacks", prints("Exception occurred in runner reactor.add: Reactor system is not running.\n", "", 1)),
+			run("reactor.is_leader", "--out=json").unlike("Python's tracebacks", prints("\"Exception occurred in runner reactor.is_leader: Reactor system is not running.\"\n", "", 1)),
+			run("reactor.set_leader", "False").unlike("Python's tracebacks", prints("Exception occurred in runner reactor.set_leader: Reactor system is not running.\n", "", 1)),
+		}},
 		{name: "48_fileserver", lines: files},
 		{name: "48_fileserver_caches", alone: true, lines: []line{
 			run("fileserver.file_list").anyKeys(), run("fileserver.clear_file_list_cache", "base"), run("fileserver.clear_file_list_cache", "base"),
