@@ -40,9 +40,9 @@ func judgeStates(ret wire.Map, answers []answer, by judging) wire.Map {
 			if !a.failed {
 				shown = a.ret
 			}
-			changes = changes.Set(a.id, shown)
+			changes = append(changes, wire.Pair{Key: a.id, Value: shown})
 		case changed(a.ret):
-			changes = changes.Set(a.id, a.ret)
+			changes = append(changes, wire.Pair{Key: a.id, Value: a.ret})
 		default:
 			unchanged = append(unchanged, a.id)
 		}
@@ -83,16 +83,8 @@ func judgeFunction(ret wire.Map, fun string, answers []answer, failMinions any, 
 		return ended(ret, false, "No minions responded"), nil
 	}
 	var failed []string
-	fail := func(id string) {
-		if !slices.Contains(failed, id) {
-			failed = append(failed, id)
-		}
-	}
-	changes := wire.Map{}
+	changes := make(wire.Map, 0, len(answers))
 	for _, a := range answers {
-		if a.retcode != 0 { // counts also for those that may fail, as in Salt
-			fail(a.id)
-		}
 		shown, ok := any(false), false
 		if !a.failed {
 			shown = a.ret
@@ -102,10 +94,10 @@ func judgeFunction(ret wire.Map, fun string, answers []answer, failMinions any, 
 			}
 			ok = passed && a.ret != false
 		}
-		if !ok && !slices.Contains(exempted, a.id) {
-			fail(a.id)
+		if a.retcode != 0 || !ok && !slices.Contains(exempted, a.id) { // a return code counts also for those that may fail, as in Salt
+			failed = append(failed, a.id)
 		}
-		changes = changes.Set(a.id, shown)
+		changes = append(changes, wire.Pair{Key: a.id, Value: shown})
 	}
 	result, comment := true, "Function ran successfully."
 	if len(failed) > 0 {

@@ -29,7 +29,7 @@ type job struct {
 	user                string
 }
 
-// answer is what one minion made of a job.
+// answer is what one minion made of a job; each minion has one.
 type answer struct {
 	id      string
 	jid     string // "" in batches
@@ -116,7 +116,6 @@ func (m minions) subset(ctx context.Context, j job, p gather.Publish, o gather.O
 	}
 	rand.Shuffle(len(having), func(a, b int) { having[a], having[b] = having[b], having[a] })
 	p.Tgt, p.TgtType = having[:min(len(having), max(n, 1))], "list"
-	j.expect = true
 	out, jid, err := m.all(ctx, j, p, o)
 	for i, a := range out {
 		if a.failed {

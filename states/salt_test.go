@@ -28,7 +28,7 @@ import (
 // prepared is a master whose minions and runners do what a case of testdata/cases.yaml says.
 type prepared struct {
 	c       wire.Map
-	mu      sync.Mutex // guards calls, streams
+	mu      sync.Mutex // guards calls, events, streams
 	calls   []any
 	events  []any
 	streams map[string][]stream // of jobs, by jid
@@ -182,7 +182,11 @@ func (p *prepared) deps() Deps {
 			n++
 			return fmt.Sprintf("2026112112000000000%d", n)
 		},
-		Fire: func(tag string, data wire.Map) { p.events = append(p.events, []any{tag, data}) },
+		Fire: func(tag string, data wire.Map) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.events = append(p.events, []any{tag, data})
+		},
 		Nested: func(v any, indent int) string {
 			return output.Defaults().Text(output.Result{Value: v, Outputter: "nested", Indent: indent})
 		},
