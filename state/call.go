@@ -306,7 +306,7 @@ func (x *run) invoke(ctx context.Context, fun Function, c Call, args wire.Map) (
 			ret, err = nil, fmt.Errorf("function %s.%s broke: %v; the master's log has the details", c.State, c.Fun, p)
 		}
 	}()
-	if c.Args, err = x.slots(ctx, args); err != nil {
+	if c.Args, err = x.slots(ctx, c.Master, args); err != nil {
 		return nil, err
 	}
 	if v, ok := c.Args.Get("name"); ok {

@@ -136,7 +136,7 @@ func (x *run) holds(ctx context.Context, ch *chunk, key string, entry any) (hold
 func (x *run) function(ctx context.Context, fun string, entry wire.Map) (any, error) {
 	path, _ := entry.Get("get_return")
 	list, _ := entry.Get("args")
-	filled, err := x.slots(ctx, append(entry.Without("fun", "args", "get_return"), wire.Pair{Key: "args", Value: orList(list)}))
+	filled, err := x.slots(ctx, x.who, append(entry.Without("fun", "args", "get_return"), wire.Pair{Key: "args", Value: orList(list)}))
 	if err != nil {
 		return nil, err
 	}

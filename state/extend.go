@@ -184,16 +184,16 @@ func extendArgs(args, more []any) []any {
 			}
 			arg, _ := arg.(wire.Map)
 			had, _ := old.(wire.Map)
-			new, ok := first(arg)
+			now, ok := first(arg)
 			was, too := first(had)
 			if !ok || !too {
 				continue
 			}
 			switch {
-			case dictupdate.Equal(new.Key, was.Key):
+			case dictupdate.Equal(now.Key, was.Key):
 				list, isList := was.Value.([]any)
-				added, too := new.Value.([]any)
-				if isRequisite(new.Key) && isList && too {
+				added, too := now.Value.([]any)
+				if isRequisite(now.Key) && isList && too {
 					had = slices.Clone(had)
 					had[0].Value = append(slices.Clip(list), added...)
 					args[i] = had
@@ -201,7 +201,7 @@ func extendArgs(args, more []any) []any {
 					args[i] = arg
 				}
 				updated = true
-			case new.Key == "name" && was.Key == "names":
+			case now.Key == "name" && was.Key == "names":
 				args[i] = arg
 			}
 		}

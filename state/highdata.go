@@ -121,7 +121,7 @@ func single(v any) (key, value any, ok bool) {
 	return m[0].Key, m[0].Value, true
 }
 
-// requisites are the keywords whose lists name other states; the order is that of Salt's weights.
+// kind is a keyword whose list names other states. The order is that of Salt's weights.
 type kind int
 
 const (

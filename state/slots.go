@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/modules"
 	"clustermaster/wire"
 )
 
@@ -13,10 +14,10 @@ import (
 const slotMark = "__slot__:"
 
 // slots fills the slots among arguments: texts, and texts one level down in maps, lists, and maps in lists.
-func (x *run) slots(ctx context.Context, args wire.Map) (wire.Map, error) {
+func (x *run) slots(ctx context.Context, who modules.Minion, args wire.Map) (wire.Map, error) {
 	out := slices.Clone(args)
 	for i, p := range out {
-		v, err := x.slot(ctx, p.Value, 2)
+		v, err := x.slot(ctx, who, p.Value, 2)
 		if err != nil {
 			return nil, err
 		}
@@ -25,18 +26,18 @@ func (x *run) slots(ctx context.Context, args wire.Map) (wire.Map, error) {
 	return out, nil
 }
 
-func (x *run) slot(ctx context.Context, v any, levels int) (any, error) {
+func (x *run) slot(ctx context.Context, who modules.Minion, v any, levels int) (any, error) {
 	var err error
 	switch v := v.(type) {
 	case string:
 		if strings.HasPrefix(v, slotMark) {
-			return x.fill(ctx, v)
+			return x.fill(ctx, who, v)
 		}
 	case wire.Map:
 		out := slices.Clone(v)
 		for i, p := range v {
 			if text, ok := p.Value.(string); ok {
-				if out[i].Value, err = x.slot(ctx, text, 0); err != nil {
+				if out[i].Value, err = x.slot(ctx, who, text, 0); err != nil {
 					return nil, err
 				}
 			}
@@ -48,7 +49,7 @@ func (x *run) slot(ctx context.Context, v any, levels int) (any, error) {
 		}
 		out := slices.Clone(v)
 		for i, e := range v {
-			if out[i], err = x.slot(ctx, e, levels-1); err != nil {
+			if out[i], err = x.slot(ctx, who, e, levels-1); err != nil {
 				return nil, err
 			}
 		}
@@ -58,7 +59,7 @@ func (x *run) slot(ctx context.Context, v any, levels int) (any, error) {
 }
 
 // fill is the value of one slot; what is no slot of a function stays as it is.
-func (x *run) fill(ctx context.Context, slot string) (any, error) {
+func (x *run) fill(ctx context.Context, who modules.Minion, slot string) (any, error) {
 	parts := strings.SplitN(slot, ":", 3)
 	if len(parts) != 3 || parts[1] != "salt" {
 		x.o.log.Warn("slot is not of the form __slot__:salt:module.function(arguments); it stays as it is", "slot", slot)
@@ -72,7 +73,7 @@ func (x *run) fill(ctx context.Context, slot string) (any, error) {
 		x.o.log.Warn("slot names no function of the execution modules; it stays as it is", "slot", slot)
 		return slot, nil
 	}
-	v, err := x.o.deps.Modules.Call(ctx, x.who, fun, args, kwargs)
+	v, err := x.o.deps.Modules.Call(ctx, who, fun, args, kwargs)
 	if err != nil {
 		return nil, err
 	}
