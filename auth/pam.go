@@ -51,12 +51,12 @@ func newPAM(options wire.Map, python Python) (*pam, error) {
 }
 
 func (p *pam) check(ctx context.Context, user, password string) (known, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, pamTime)
-	defer cancel()
 	python, err := p.python(ctx)
 	if err != nil {
 		return known{}, false, fmt.Errorf("find a Python to call libpam with: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, pamTime)
+	defer cancel()
 	asked, err := json.Marshal(map[string]string{"service": p.service, "user": user, "password": password})
 	if err != nil {
 		return known{}, false, fmt.Errorf("ask PAM: %w", err)

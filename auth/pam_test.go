@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,6 +67,9 @@ func TestPAM(t *testing.T) {
 	account(t, user, group, password)
 	r := render.New(render.Options{Dir: filepath.Join(t.TempDir(), "render")}, nil, nil)
 	t.Cleanup(func() { r.Close() })
+	if _, err := r.Interpreter(); err != nil { // unpacks, which takes a busy machine longer than an answer may
+		t.Fatal(err)
+	}
 	for name, python := range map[string]auth.Python{
 		"the system's Python": func(context.Context) ([]string, error) { return []string{"/usr/bin/python3", "-I"}, nil },
 		"the embedded Python": func(context.Context) ([]string, error) { return r.Interpreter() },
@@ -76,6 +80,7 @@ func TestPAM(t *testing.T) {
 					t.Skip("needs /usr/bin/python3")
 				}
 			}
+			var wg sync.WaitGroup
 			for _, c := range []struct {
 				service, user, word string
 				ok                  bool
@@ -84,20 +89,23 @@ func TestPAM(t *testing.T) {
 				{permit, user, "anything", true}, {deny, user, password, false}, {expired, user, password, false},
 				{asks, user, "sesame", true}, {asks, user, "sesam", false},
 			} {
-				a, _, said := opened(t, auth.Options{
-					External: dict("pam", dict(group+"%", list("test.*"), "games%", list("@runner"))), BackEnds: dict("auth.pam.service", c.service),
-				}, auth.Deps{Python: python})
-				id, err := a.Authenticate(t.Context(), creds("pam", c.user, c.word))
-				if c.ok != (err == nil) || !c.ok && !errors.Is(err, auth.ErrRefused) {
-					t.Errorf("service %s: %s with %q: %v\n%s", c.service, c.user, c.word, err, said)
-				}
-				if c.ok && err == nil && (len(id.Groups) != 2 || allowed(t, id) != "test.ping test.version saltutil.find_job runner") {
-					t.Errorf("groups %v", id.Groups)
-				}
-				if strings.Contains(said.String(), password) {
-					t.Errorf("the log has the password:\n%s", said)
-				}
+				wg.Go(func() {
+					a, _, said := opened(t, auth.Options{
+						External: dict("pam", dict(group+"%", list("test.*"), "games%", list("@runner"))), BackEnds: dict("auth.pam.service", c.service),
+					}, auth.Deps{Python: python})
+					id, err := a.Authenticate(t.Context(), creds("pam", c.user, c.word))
+					if c.ok != (err == nil) || !c.ok && !errors.Is(err, auth.ErrRefused) {
+						t.Errorf("service %s: %s with %q: %v\n%s", c.service, c.user, c.word, err, said)
+					}
+					if c.ok && err == nil && (len(id.Groups) != 2 || allowed(t, id) != "test.ping test.version saltutil.find_job runner") {
+						t.Errorf("groups %v", id.Groups)
+					}
+					if strings.Contains(said.String(), password) {
+						t.Errorf("the log has the password:\n%s", said)
+					}
+				})
 			}
+			wg.Wait()
 		})
 	}
 	t.Run("a module that hangs", func(t *testing.T) {
