@@ -142,7 +142,9 @@ func (l *loader) fill(values yaml11.Map) {
 		}
 		k, ok := t[name]
 		switch {
-		case !ok:
+		case !ok && ofBackEnds[name] && !isSDB(e.Value): // package auth checks these
+			continue
+		case !ok && !ofBackEnds[name]:
 			if names == nil {
 				names = knownNames()
 			}

@@ -74,6 +74,19 @@ func knownNames() []string {
 	return names
 }
 
+// ofBackEnds are options of external_auth's back ends, which Salt reads without declaring them.
+var ofBackEnds = func() map[string]bool {
+	all := map[string]bool{"auth.pam.service": true, "auth.pam.python": true, "auth.enable_expanded_auth_matching": true}
+	for _, name := range []string{
+		"accountattributename", "activedirectory", "anonymous", "auth_by_group_membership_only", "basedn", "binddn", "bindpw", "filter", "freeipa",
+		"group_basedn", "group_filter", "groupattribute", "groupclass", "groupou", "minion_stripdomains", "no_verify", "persontype", "port", "scope",
+		"server", "starttls", "tls", "uri",
+	} {
+		all["auth.ldap."+name] = true
+	}
+	return all
+}()
+
 // isSecret tells whether the option's value must never be shown.
 func isSecret(name string) bool {
 	switch name {

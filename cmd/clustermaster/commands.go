@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
 
+	"clustermaster/acl"
+	"clustermaster/auth"
 	"clustermaster/cli"
 	"clustermaster/config"
 	"clustermaster/keystore"
@@ -74,6 +77,13 @@ func configCommand(_ context.Context, args []string) int {
 	}
 	if err == nil {
 		_, err = masterOptions(o)
+	}
+	if err == nil {
+		_, err = acl.New(aclOptions(o))
+	}
+	if err == nil {
+		noPython := func(context.Context) ([]string, error) { return nil, errors.New("nobody is asked") }
+		_, err = auth.New(authOptions(o), auth.Deps{Python: noPython})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

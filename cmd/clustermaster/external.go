@@ -13,15 +13,14 @@ import (
 	"clustermaster/auth"
 	"clustermaster/cluster"
 	"clustermaster/cluster/fsm"
+	"clustermaster/config"
 	"clustermaster/wire"
 )
 
 // systemPython is what calls libpam where it is there, as in Salt.
 const systemPython = "/usr/bin/python3"
 
-// newAuth joins external_auth to what the masters agree on.
-func newAuth(r *rooms) (*auth.Auth, error) {
-	o := r.opts
+func authOptions(o *config.Options) auth.Options {
 	external, _ := wireValue(o.ExternalAuth).(wire.Map)
 	var backEnds wire.Map
 	for name, v := range o.Extra {
@@ -30,14 +29,19 @@ func newAuth(r *rooms) (*auth.Auth, error) {
 		}
 	}
 	slices.SortFunc(backEnds, func(a, b wire.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
-	return auth.New(auth.Options{
+	return auth.Options{
 		External: external, PermissiveACL: o.PermissiveACL, ACLModule: o.EauthACLModule, KeepACLInToken: o.KeepACLInToken,
 		TokenExpire: o.TokenExpire, ExpireOverride: wireValue(o.TokenExpireUserOverride), HashType: o.HashType,
 		SharedSecret: o.SharedSecret.Reveal(), BackEnds: backEnds,
-	}, auth.Deps{
+	}
+}
+
+// newAuth joins external_auth to what the masters agree on.
+func newAuth(r *rooms) (*auth.Auth, error) {
+	return auth.New(authOptions(r.opts), auth.Deps{
 		Tokens: agreedTokens{r.node}, Log: r.log, Registry: r.reg,
 		Python: func(context.Context) ([]string, error) {
-			if exe, _ := o.Extra["auth.pam.python"].(string); exe != "" {
+			if exe, _ := r.opts.Extra["auth.pam.python"].(string); exe != "" {
 				return []string{exe, "-I"}, nil
 			}
 			if _, err := os.Stat(systemPython); !errors.Is(err, fs.ErrNotExist) {
