@@ -6,6 +6,7 @@ import (
 
 	"clustermaster/fileserver"
 	"clustermaster/internal/yaml11"
+	"clustermaster/mastergrains"
 	"clustermaster/output"
 	"clustermaster/pillar"
 	"clustermaster/runner"
@@ -45,7 +46,7 @@ func newOrchestrator(t *operators) *state.Orchestrator {
 			plain, _ := m.Get("v")
 			return plain, nil
 		},
-		Grains: func() wire.Map { return masterGrains(o) },
+		Grains: func() wire.Map { return mastergrains.Of(o.ID, saltVersion) },
 		Fire:   func(tag string, data wire.Map) { r.bus.Fire(tag, data) },
 		Pauses: pauses{r},
 	}, so, r.log, r.reg)

@@ -8,6 +8,7 @@ import (
 
 	"clustermaster/cluster/fsm"
 	"clustermaster/gather"
+	"clustermaster/mastergrains"
 	"clustermaster/modules"
 	"clustermaster/reactor"
 	"clustermaster/render"
@@ -20,7 +21,7 @@ func (r *rooms) openReactor() {
 	o := r.opts
 	rules, _ := wireValue(o.Reactor).([]any)
 	opts, _ := wireValue(o.Values()).(wire.Map)
-	grains := masterGrains(o)
+	grains := mastergrains.Of(o.ID, saltVersion)
 	r.reactor = reactor.New(reactor.Deps{
 		Bus: r.bus, Renderer: r.render, Host: masterHost{r, grains, opts, "base"}, File: moduleFiles{r.files}.Open,
 		Changes: r.reactorChanges,

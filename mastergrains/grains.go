@@ -1,16 +1,15 @@
-package main
+package mastergrains
 
 import (
 	"os"
 	"runtime"
 	"strings"
 
-	"clustermaster/config"
 	"clustermaster/wire"
 )
 
-// masterGrains are the grains of this master itself, for templates that are rendered on it: what can be told of a machine without a minion.
-func masterGrains(o *config.Options) wire.Map {
+// Of returns the grains of the master of this id, which speaks as this release of Salt.
+func Of(id, release string) wire.Map {
 	name, err := os.Hostname()
 	if err != nil {
 		name = "localhost"
@@ -18,10 +17,10 @@ func masterGrains(o *config.Options) wire.Map {
 	host, domain, _ := strings.Cut(name, ".")
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	grains := wire.Map{
-		{Key: "id", Value: o.ID}, {Key: "master", Value: o.ID}, {Key: "host", Value: host}, {Key: "nodename", Value: name}, {Key: "localhost", Value: name},
+		{Key: "id", Value: id}, {Key: "master", Value: id}, {Key: "host", Value: host}, {Key: "nodename", Value: name}, {Key: "localhost", Value: name},
 		{Key: "fqdn", Value: name}, {Key: "domain", Value: domain}, {Key: "kernel", Value: "Linux"}, {Key: "cpuarch", Value: arch},
 		{Key: "num_cpus", Value: int64(runtime.NumCPU())}, {Key: "path", Value: os.Getenv("PATH")}, {Key: "pid", Value: int64(os.Getpid())},
-		{Key: "saltversion", Value: saltVersion},
+		{Key: "saltversion", Value: release},
 	}
 	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		grains = grains.Set("kernelrelease", strings.TrimSpace(string(b)))

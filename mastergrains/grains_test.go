@@ -1,4 +1,4 @@
-package main
+package mastergrains
 
 import (
 	"encoding/json"
@@ -8,13 +8,12 @@ import (
 	"reflect"
 	"testing"
 
-	"clustermaster/config"
 	"clustermaster/internal/pytext"
 	"clustermaster/wire"
 )
 
-// TestMasterGrains: the grains of this master are those that Salt's master has on this machine.
-func TestMasterGrains(t *testing.T) {
+// TestGrainsAreSalts: the grains of this master are those that Salt's master has on this machine.
+func TestGrainsAreSalts(t *testing.T) {
 	t.Parallel()
 	venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS")
 	if venvs == "" {
@@ -34,7 +33,7 @@ func TestMasterGrains(t *testing.T) {
 	if err := json.Unmarshal(out, &theirs); err != nil {
 		t.Fatal(err)
 	}
-	ours := masterGrains(&config.Options{ID: "m1"})
+	ours := Of("m1", "3008.3")
 	differ := map[string]bool{"pid": true, "master": true, "saltversion": true} // of the process
 	for _, p := range ours {
 		name, _ := p.Key.(string)
