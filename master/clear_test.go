@@ -120,7 +120,7 @@ func newOrderKit(t testing.TB, change func(*Options, *Deps)) *orderKit {
 	t.Helper()
 	k := &orderKit{runners: &fakeRunners{}}
 	k.kit = newKit(t, func(o *Options, d *Deps) {
-		o.ClearCommands, o.MasterUsers, o.PublishRetry = true, []string{"salt"}, false
+		o.ClearCommands, o.MasterUser, o.PublishRetry = true, "salt", false
 		k.targets = &counted{Source: d.Targets}
 		d.Targets = k.targets
 		d.ACL = must(acl.New(acl.Options{

@@ -144,7 +144,7 @@ func (m *Master) keyHolder(user, key string) (acl.Caller, bool) {
 	if key == "" || m.deps.UserKeys == nil {
 		return acl.Caller{}, false
 	}
-	supers := append([]string{rootUser}, m.opts.MasterUsers...)
+	supers := []string{rootUser, m.opts.MasterUser}
 	for _, super := range supers {
 		if m.holds(super, key) {
 			return acl.Caller{Name: super, Super: true}, true

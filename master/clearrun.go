@@ -88,14 +88,6 @@ func argAndKwarg(low wire.Map) (args []any, kwargs wire.Map, both bool) {
 // allows is acl's question for runners or for wheels.
 type allows func(r *acl.Rights, fun string, args []any, kwargs wire.Map) (bool, error)
 
-// masterUser is the user that this master was told to run as.
-func (m *Master) masterUser() string {
-	if len(m.opts.MasterUsers) == 0 {
-		return rootUser
-	}
-	return m.opts.MasterUsers[0]
-}
-
 // mayRun fills in function and user of an order, or answers it. Somebody with publisher_acl runs nothing here: that option is about
 // minions. Salt's master checks no rights of users with a key.
 func (m *Master) mayRun(ctx context.Context, o *clearOrder, order *RunOrder, allow allows) (reply any, leave func(), refusal *wire.Refusal) {
@@ -125,7 +117,7 @@ func (m *Master) mayRun(ctx context.Context, o *clearOrder, order *RunOrder, all
 			return errorMap("SaltInvocationError", err.Error()), nil, nil
 		}
 	case strings.HasPrefix(who.user, sudoPrefix):
-		order.User = m.masterUser()
+		order.User = m.opts.MasterUser
 	}
 	if !may {
 		m.refuseOrder(o, "clear_rights", who.user, fun)

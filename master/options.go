@@ -59,8 +59,8 @@ type Options struct {
 	FileRecvMaxSize int64         // file_recv_max_size in bytes
 
 	// Orders of users.
-	ClearCommands bool     // enable_clear_commands
-	MasterUsers   []string // the option user, and who this process runs as if that is another: their keys are good for any claim
+	ClearCommands bool   // enable_clear_commands
+	MasterUser    string // user: whose key is good for any claim, as root's is
 
 	// Publishing.
 	SignPubMessages         bool

@@ -116,8 +116,12 @@ func (k *Keys) sync(ctx context.Context) error {
 	var errs []error
 	for _, u := range k.users {
 		key, has := state.UserKey(u.Name)
-		if text, good, err := k.read(u); !has || err == nil && good && text == key {
+		text, good, err := k.read(u)
+		if !has || err == nil && good && text == key {
 			continue
+		}
+		if err == nil && text != key {
+			k.log.Warn("key file is not what the masters agreed on and is replaced", "user", u.Name, "path", k.path(u.Name))
 		}
 		if !confirmed { // who reads a file may order anywhere at once
 			k.node.ConfirmEverywhere(ctx, state.AppliedIndex())

@@ -282,9 +282,9 @@ func TestUsers(t *testing.T) {
 		w    userkeys.Wanted
 		want string
 	}{
-		{"patterns mean the system's users", userkeys.Wanted{Always: []string{"root", "root"}, Named: named, Matches: matches, Verify: true}, "[{carol 1001} {dev1 1002} {dev2 1003} {root 0}]"},
-		{"without client_acl_verify names are taken as they stand", userkeys.Wanted{Always: []string{"root"}, Named: named, Matches: matches}, "[{carol 1001} {dev.* -1} {ghost -1} {root 0}]"},
-		{"the master's user need not be known", userkeys.Wanted{Always: []string{"4711"}, Matches: matches}, "[{4711 -1}]"},
+		{"patterns mean the system's users", userkeys.Wanted{Master: "root", Named: named, Matches: matches, Verify: true}, "[{carol 1001} {dev1 1002} {dev2 1003} {root 0}]"},
+		{"without client_acl_verify names are taken as they stand", userkeys.Wanted{Master: "root", Named: named, Matches: matches}, "[{carol 1001} {dev.* -1} {ghost -1} {root 0}]"},
+		{"the master's user need not be known", userkeys.Wanted{Master: "4711", Matches: matches}, "[{4711 -1}]"},
 	} {
 		if got := fmt.Sprint(userkeys.Users(passwd, tt.w)); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)

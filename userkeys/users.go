@@ -14,7 +14,7 @@ type User struct {
 
 // Wanted says who has keys.
 type Wanted struct {
-	Always  []string               // the master's users
+	Master  string                 // the master's user
 	Named   []string               // users and patterns of publisher_acl
 	Matches func(user string) bool // whether a pattern of publisher_acl means a user
 	Verify  bool                   // client_acl_verify: only users that the system knows
@@ -35,9 +35,7 @@ func Users(passwd string, w Wanted) []User {
 		}
 		uids[name] = uid
 	}
-	for _, name := range w.Always {
-		add(name, false)
-	}
+	add(w.Master, false)
 	for _, name := range w.Named {
 		add(name, w.Verify)
 	}

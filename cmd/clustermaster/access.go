@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/user"
 
 	"clustermaster/acl"
 	"clustermaster/auth"
@@ -41,7 +40,7 @@ func (r *rooms) openAccess() error {
 		return fmt.Errorf("read users of the system: %w", err)
 	}
 	wanted := userkeys.Wanted{
-		Always: masterUsers(o), Verify: o.ClientACLVerify,
+		Master: o.User, Verify: o.ClientACLVerify,
 		Matches: func(user string) bool { return r.rules.Of(user) != nil },
 	}
 	for _, p := range publisher {
@@ -52,15 +51,6 @@ func (r *rooms) openAccess() error {
 	r.userKeys = userkeys.New(r.node, o.CacheDir, userkeys.Users(string(passwd), wanted), r.log)
 	r.node.OnApply(r.userKeys.Follow)
 	return nil
-}
-
-// masterUsers are the user that the master was told to run as, and the one that it runs as.
-func masterUsers(o *config.Options) []string {
-	users := []string{o.User}
-	if u, err := user.Current(); err == nil && u.Username != o.User {
-		users = append(users, u.Username)
-	}
-	return users
 }
 
 // users confirms users for clear commands.

@@ -163,7 +163,7 @@ func masterOptions(o *config.Options) (master.Options, error) {
 	m.Timeout, m.FileRecv, m.FileRecvMaxSize = o.Timeout, o.FileRecv, int64(o.FileRecvMaxSize)<<20
 	m.AllowMinionKeyRevoke, m.PreserveMinionCache = o.AllowMinionKeyRevoke, o.PreserveMinionCache
 	m.SignPubMessages, m.PublishSigningAlgorithm = o.SignPubMessages, o.PublishSigningAlgorithm
-	m.ClearCommands, m.MasterUsers = o.EnableClearCommands, masterUsers(o)
+	m.ClearCommands, m.MasterUser = o.EnableClearCommands, o.User
 	m.ZmqFiltering, m.OrderMasters, m.PublishRetry = o.ZmqFiltering, o.OrderMasters, o.PublishRetry
 	if get, ok := wireValue(o.Extra["mine_get"]).(wire.Map); ok {
 		m.MineGet = get
