@@ -43,6 +43,19 @@ const reactorOptions = `reactor:
   - 'salt/beacon/*/load/': [DIR/react/beacon.sls]
 `
 
+// scheduleOptions: what the events of the schedule's returns have to be like. Salt's master looks when its smallest interval has passed.
+const scheduleOptions = `schedule:
+  plain: {function: test.arg, seconds: 3, args: [q]}
+  full: {function: test.arg, seconds: 4, args: [1, {a: b}], kwargs: {k: [v]}, metadata: {m: x}, maxrunning: 2}
+  fails: {function: error.error, seconds: 4, kwargs: {name: ValueError, message: wrong}}
+  wrong arguments: {function: test.sleep, seconds: 4, kwargs: {nosuch: 1}}
+  unknown: {function: nosuch.fun, seconds: 4}
+  uncached: {function: test.arg, seconds: 4, return_job: nocache}
+  silent: {function: test.arg, seconds: 4, args: [silent], return_job: False}
+  disabled: {function: test.arg, seconds: 4, args: [disabled], enabled: False}
+  named: {function: test.arg, seconds: 4, name: by another name}
+`
+
 // reactions are the SLS files, below DIR. Each reaction carries its own name, so that it is known in the events.
 var reactions = map[string]string{
 	"react/local.sls": `
@@ -219,6 +232,19 @@ type reacting struct {
 
 // reactionLine says of an event which reaction it is of, or "": the tag's kind, the function, its arguments, user and outcome.
 func reactionLine(e reacting) string {
+	if e.Tag == "__schedule_return" {
+		delete(e.Data, "pid")
+		delete(e.Data, "_stamp")
+		if meta, ok := e.Data["metadata"].(map[string]any); ok {
+			for _, at := range []string{"_TOS", "_TS", "_TT"} {
+				if text, ok := meta[at].(string); ok {
+					meta[at] = digits.ReplaceAllString(text, "9")
+				}
+			}
+		}
+		b, _ := json.Marshal(e.Data) // of what was read as JSON
+		return "scheduled " + string(b)
+	}
 	parts := strings.Split(e.Tag, "/")
 	if len(parts) < 4 || parts[0] != "salt" {
 		return ""
@@ -249,6 +275,9 @@ func reactionLine(e reacting) string {
 	}
 	return ""
 }
+
+// digits are those of a time, which are not to be compared.
+var digits = regexp.MustCompile(`\d`)
 
 var keyHash = regexp.MustCompile(`([0-9a-f]{2}:){31}[0-9a-f]{2}`)
 
@@ -316,7 +345,7 @@ func TestReactions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.Configure(t, s.Config(t)+strings.ReplaceAll(reactorOptions, "DIR", s.Dir))
+		s.Configure(t, s.Config(t)+strings.ReplaceAll(reactorOptions, "DIR", s.Dir)+scheduleOptions)
 	})
 	sides := []*reactorSide{{side: p.theirs, runs: e2e.Theirs(t, reference).Run}, {side: p.ours, runs: e2e.Ours(t).Run}}
 	for _, s := range sides {
@@ -365,7 +394,7 @@ func TestReactions(t *testing.T) {
 		for _, l := range lines {
 			switch {
 			case strings.Contains(l, "ready"), strings.Contains(l, "test.ping"): // of the beginning
-			case strings.Contains(l, "ret of runner.event.send by root"): // as often as it took to begin
+			case strings.Contains(l, "ret of runner.event.send by root"), strings.HasPrefix(l, "scheduled "): // as often as it took
 				n[l] = 1
 			default:
 				n[keyHash.ReplaceAllString(l, "FINGERPRINT")]++

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,10 +70,22 @@ const reactorExtra = `reactor:
   - 'my/tag': [DIR/react.sls]
   - 'salt/beacon/*/load/*': [DIR/react.sls]
   - 'salt/minion/*/start': [DIR/react.sls]
+  - 'my/orchestration': [DIR/orchestrate.sls]
   - 'salt/run/*/ret': [DIR/loop.sls]
 schedule:
   tick: {function: test.arg, seconds: 2, args: [tick]}
+  orchestrating: {function: state.orchestrate, seconds: 3600, args: [orch.one]}
   failing: {function: error.error, seconds: 3600, kwargs: {name: ValueError, message: wrong}}
+`
+
+// orchestrateOne is an orchestration without minions; who calls it says for whom in the pillar.
+const orchestrateOne = "one:\n  salt.runner:\n    - name: test.arg\n    - arg: ['{{ pillar.get('of', 'nobody') }}']\n"
+
+const orchestrateSLS = `orchestrate:
+  runner.state.orchestrate:
+    - args:
+      - mods: orch.one
+      - pillar: {of: 'mark {{ data.mark }}'}
 `
 
 const reactSLS = `{% set sent = data.data if data.get('data') is mapping else data %}{% set mark = 'mark ' ~ sent.get('mark', 'start ' ~ data.get('id')) %}
@@ -92,12 +105,18 @@ func TestReactorAndSchedule(t *testing.T) {
 	HAProxyProgram(t)
 	Venvs(t)
 	dir := Folder(t)
-	for name, text := range map[string]string{"react.sls": reactSLS, "loop.sls": "loop:\n  runner.test.arg: [{args: {n: 'mark loop of {{ data.user }}'}}]\n"} {
+	for name, text := range map[string]string{"react.sls": reactSLS, "orchestrate.sls": orchestrateSLS, "loop.sls": "loop:\n  runner.test.arg: [{args: {n: 'mark loop of {{ data.user }}'}}]\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c := NewCluster(t, ClusterOptions{Extra: strings.ReplaceAll(reactorExtra, "DIR", dir)})
+	for _, m := range c.Masters {
+		path := filepath.Join(m.Dir, "srv", "orch", "one.sls")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(orchestrateOne), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c.Start(t)
 	quick := "recon_default: 1000\nrecon_max: 2000\nrecon_randomize: True\nrandom_reauth_delay: 1\n"
 	c.AddMinions(t, "reacting", quick, "3008.3", "3006.28")
@@ -162,6 +181,19 @@ func TestReactorAndSchedule(t *testing.T) {
 	once("fired on every master", fromMasters("m", c.Masters...)...)
 	once("fired by minions", fromMinions("b")...)
 
+	if r := stays.Runner(t, "event.send", "my/orchestration", "{mark: orchestrated}"); r.Code != 0 {
+		t.Errorf("%v", r)
+	}
+	Eventually(t, 60*time.Second, "an orchestration is run by a reaction", func() error {
+		runs := w.events(t, regexp.MustCompile(`^salt/run/\d+/ret$`))
+		if !slices.ContainsFunc(runs, func(e string) bool {
+			return strings.Contains(e, `"fun": "runner.state.orchestrate"`) && strings.Contains(e, "mark orchestrated") && strings.Contains(e, `"user": "Reactor"`) && strings.Contains(e, `"success": true`)
+		}) {
+			return fmt.Errorf("not among %d runs", len(runs))
+		}
+		return nil
+	})
+
 	dies.Kill(t)
 	once("with a follower dead", fromMasters("follower", stays, lead)...)
 	dies.Run(t)
@@ -183,6 +215,31 @@ func TestReactorAndSchedule(t *testing.T) {
 	})
 	once("fired by minions with the leader dead", fromMinions("late")...)
 	lead.Run(t)
+	c.WaitReady(t, 60*time.Second, c.Masters...)
+
+	// A leader that stands still and then goes on finds its claims stale.
+	before = len(ticks(t, c))
+	frozen := c.Leader(t, stays)
+	if frozen == stays {
+		if r := stays.Runner(t, "cluster.transfer_leader", lead.ID); r.Code != 0 {
+			t.Fatalf("%v", r)
+		}
+		frozen = lead
+		Eventually(t, 30*time.Second, "another one leads", func() error {
+			if now := c.Leader(t, stays); now != frozen {
+				return fmt.Errorf("%s does", now.ID)
+			}
+			return nil
+		})
+	}
+	frozen.Freeze(t)
+	Eventually(t, 60*time.Second, "the schedule goes on without a frozen leader", func() error {
+		if n := len(ticks(t, c)); n < before+5 {
+			return fmt.Errorf("%d runs, %d before", n, before)
+		}
+		return nil
+	})
+	frozen.Thaw(t)
 	c.WaitReady(t, 60*time.Second, c.Masters...)
 
 	// What operators change holds on every master, also on one that was dead.
@@ -226,6 +283,17 @@ func TestReactorAndSchedule(t *testing.T) {
 	}
 	checkTicks(t, ticks(t, c))
 	checkReturns(t, w)
+	orchestrations := 0
+	for _, m := range c.Masters {
+		b, err := os.ReadFile(m.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		orchestrations += strings.Count(string(b), "scheduled job runs name=orchestrating ")
+	}
+	if orchestrations != 1 {
+		t.Errorf("an hour's orchestration was begun %d times", orchestrations)
+	}
 }
 
 // ticks are the times of all runs of the entry tick, from the logs of all masters: the jid is the time at which the leader looked.
@@ -278,6 +346,12 @@ func checkReturns(t *testing.T, w *watched) {
 			t.Fatal(err)
 		}
 		seen[e.Schedule] = true
+		if e.Schedule == "orchestrating" {
+			if !e.Success || !strings.Contains(data, "Runner function 'test.arg' executed.") {
+				t.Errorf("the schedule's orchestration: %s", data)
+			}
+			continue
+		}
 		got := fmt.Sprint(e.Cmd, e.Fun, e.JID, e.FunArgs, e.Return, e.Retcode, e.Success)
 		want := map[string]string{
 			"tick":    fmt.Sprint("_return", "test.arg", "req", []any{"tick"}, map[string]any{"args": []any{"tick"}, "kwargs": map[string]any{}}, 0, true),

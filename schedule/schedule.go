@@ -334,7 +334,7 @@ func (s *Schedule) stamped(metadata wire.Map) wire.Map {
 	utc := now.UTC()
 	return append(
 		append(wire.Map{}, metadata...),
-		wire.Pair{Key: "_TOS", Value: now.Format("-0700")},
+		wire.Pair{Key: "_TOS", Value: "0000"}, // the zone is a minion's to tell
 		wire.Pair{Key: "_TS", Value: now.Format("Mon Jan _2 15:04:05 2006")},
 		wire.Pair{Key: "_TT", Value: utc.Format("2006 January 02 Mon 15 01")},
 	)

@@ -27,6 +27,7 @@ type Reactors struct {
 	Added   []Reactor `msgpack:"added"`   // in the order of their coming, after those of the option
 	Deleted []string  `msgpack:"deleted"` // tags of the option that count no more, sorted
 	Off     bool      `msgpack:"off"`     // nobody reacts
+	Index   uint64    `msgpack:"index"`   // of the last change
 }
 
 // tidy makes equal ones have equal bytes.
@@ -78,7 +79,7 @@ type ChangeReactor struct {
 // Op implements Command.
 func (*ChangeReactor) Op() Op { return OpChangeReactor }
 
-func (c *ChangeReactor) apply(s *State, _ uint64) Result {
+func (c *ChangeReactor) apply(s *State, index uint64) Result {
 	if s.cluster.UUID == "" {
 		return Result{Refused: RefusedNotFounded}
 	}
@@ -118,6 +119,7 @@ func (c *ChangeReactor) apply(s *State, _ uint64) Result {
 	default:
 		return Result{Refused: RefusedInvalid}
 	}
+	r.Index = index
 	r.tidy()
 	s.reactors = r
 	return Result{Changed: true, change: Change{Reactors: true}}

@@ -82,6 +82,7 @@ func (c *Restore) apply(s *State, index uint64) Result {
 	s.keysAt = index
 	if !c.Saved.Reactors.empty() {
 		s.reactors = c.Saved.Reactors
+		s.reactors.Index = index
 		s.reactors.tidy()
 	}
 	for _, e := range c.Saved.Scheduled {

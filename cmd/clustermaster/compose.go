@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,6 +78,7 @@ type rooms struct {
 	auth    *auth.Auth
 	tells   *operators
 	reactor *reactor.Reactor
+	changed atomic.Pointer[changedReactors]
 	sched   *schedule.Schedule
 	sock    *operator.Server
 

@@ -66,10 +66,18 @@ func (r *rooms) functions(client string) *runner.Runner {
 	return r.tells.runners
 }
 
-// reactorChanges is what operators changed of the option reactor.
+// changedReactors is what operators changed of the option reactor, as of an index: it is asked for with each event.
+type changedReactors struct {
+	index uint64
+	reactor.Changes
+}
+
 func (r *rooms) reactorChanges() reactor.Changes {
 	now := r.node.State().Reactors()
-	c := reactor.Changes{Deleted: now.Deleted, Off: now.Off}
+	if known := r.changed.Load(); known != nil && known.index == now.Index {
+		return known.Changes
+	}
+	c := &changedReactors{now.Index, reactor.Changes{Deleted: now.Deleted, Off: now.Off}}
 	for _, a := range now.Added {
 		files := make([]any, len(a.Files))
 		for i, f := range a.Files {
@@ -77,7 +85,8 @@ func (r *rooms) reactorChanges() reactor.Changes {
 		}
 		c.Added = append(c.Added, reactor.Rule{Tag: a.Tag, Value: files})
 	}
-	return c
+	r.changed.Store(c)
+	return c.Changes
 }
 
 // masterHost answers templates that are rendered for this master itself.
