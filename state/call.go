@@ -22,15 +22,13 @@ func (x *run) call(ctx context.Context, ch *chunk) (wire.Map, error) {
 	ret, err := x.once(ctx, ch)
 	again, retry := ch.get("retry")
 	_, beside := ch.get("parallel")
-	if err != nil || try || !retry || beside {
-		return ret, err
+	_, started := ret.Get("start_time")
+	if err != nil || try || !started || !retry || beside {
+		return unify(ret, err)
 	}
 	r := retryOf(again)
-	if _, started := ret.Get("start_time"); !started { // not even called
-		return ret, nil
-	}
 	if x.test {
-		return ret.Set("comment", r.told(ret)), nil
+		return unify(ret.Set("comment", r.told(ret)), nil)
 	}
 	var said []string
 	start, _ := ret.Get("start_time")
@@ -46,7 +44,7 @@ func (x *run) call(ctx context.Context, ch *chunk) (wire.Map, error) {
 			return nil, err
 		}
 	}
-	if len(said) > 0 {
+	if ret, err = unify(ret, nil); len(said) > 0 {
 		last, _ := ret.Get("comment")
 		text := ""
 		if pytext.Truth(last) {
@@ -54,7 +52,7 @@ func (x *run) call(ctx context.Context, ch *chunk) (wire.Map, error) {
 		}
 		ret = ret.Set("comment", strings.Join(append(said, text), "\n")).Set("duration", took+number(ret, "duration")).Set("start_time", start)
 	}
-	return ret, nil
+	return ret, err
 }
 
 func number(m wire.Map, key string) float64 {
@@ -134,7 +132,7 @@ func (r retry) told(ret wire.Map) string {
 		r.interval, r.splay, r.attempts, pytext.Repr(r.until))
 }
 
-// once runs the function of a chunk one time: Salt's State.call.
+// once runs the function of a chunk one time: Salt's State.call. The return is still as the function gave it.
 func (x *run) once(ctx context.Context, ch *chunk) (wire.Map, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -159,7 +157,7 @@ func (x *run) once(ctx context.Context, ch *chunk) (wire.Map, error) {
 	}
 	try := ch.try
 	if ch.try = false; try || ret == nil {
-		return unify(ret), nil
+		return ret, nil
 	}
 	ret = ret.Set("__sls__", ch.sls).Set("__run_num__", x.number)
 	x.number++
@@ -172,7 +170,7 @@ func (x *run) once(ctx context.Context, ch *chunk) (wire.Map, error) {
 	x.refresh(ctx, ch)
 	ret = ret.Set("start_time", clock(began)).Set("duration", milliseconds(x.o.deps.Now().Sub(began))).Set("__id__", ch.id)
 	x.o.log.Debug("state ran", "jid", x.req.JID, "fun", ch.module+"."+ch.fun, "id", ch.id, "took", x.o.deps.Now().Sub(began))
-	return unify(ret), nil
+	return ret, nil
 }
 
 // verify says what is wrong with a chunk: Salt's verify_data. umask is -1 for none.
@@ -323,7 +321,8 @@ func (x *run) beside(ctx context.Context, ch *chunk, fun Function, c Call, args 
 		if err != nil {
 			ret = exception(ch, err)
 		}
-		return unify(ret).Set("start_time", clock(began)).Set("duration", milliseconds(x.o.deps.Now().Sub(began))).Set("__parallel__", true)
+		ret, _ = unify(ret, nil)
+		return ret.Set("start_time", clock(began)).Set("duration", milliseconds(x.o.deps.Now().Sub(began))).Set("__parallel__", true)
 	}
 	ret := one()
 	again, ok := ch.get("retry")
@@ -368,13 +367,16 @@ func overlay(ret, more wire.Map) wire.Map {
 	return ret
 }
 
-// unify checks a return and makes its comment one text: Salt's OutputUnifier.
-func unify(ret wire.Map) wire.Map {
+// unify checks a return, if there is no error, and makes its comment one text: Salt's OutputUnifier.
+func unify(ret wire.Map, err error) (wire.Map, error) {
+	if err != nil {
+		return nil, err
+	}
 	if err := malformed(ret); err != nil {
 		return wire.Map{
 			{Key: "result", Value: false}, {Key: "name", Value: "later"}, {Key: "changes", Value: wire.Map{}},
 			{Key: "comment", Value: "An exception occurred in this state: " + err.Error()},
-		}
+		}, nil
 	}
 	comment, _ := ret.Get("comment")
 	if list, ok := comment.([]any); ok {
@@ -387,7 +389,7 @@ func unify(ret wire.Map) wire.Map {
 	if result, _ := ret.Get("result"); result != nil {
 		ret = ret.Set("result", pytext.Truth(result))
 	}
-	return ret
+	return ret, nil
 }
 
 func malformed(ret wire.Map) error {

@@ -39,6 +39,7 @@ func (x *run) listeners(ctx context.Context, chunks []*chunk, ret *returns) erro
 		}
 	}
 	var watchers []*chunk
+	count := 0
 	missing := newReturns()
 	steps := 0
 	for _, l := range all {
@@ -58,14 +59,16 @@ func (x *run) listeners(ctx context.Context, chunks []*chunk, ret *returns) erro
 				m = wire.Map{{Key: chunks[i].module, Value: chunks[i].id}}
 			}
 			for _, p := range m {
-				watchers = append(watchers, x.listen(l, pytext.Str(p.Key), p.Value, chunks, ret, missing)...)
+				found, fires := x.listen(l, pytext.Str(p.Key), p.Value, chunks, ret, missing)
+				watchers = append(watchers, found...)
+				count += fires * len(found)
 			}
 		}
 	}
 	for _, ch := range watchers {
 		x.graph.add(ch)
 	}
-	more, err := x.chunks(ctx, watchers)
+	more, err := x.chunks(ctx, watchers, count)
 	if err != nil {
 		return err
 	}
@@ -77,8 +80,8 @@ func (x *run) listeners(ctx context.Context, chunks []*chunk, ret *returns) erro
 	return nil
 }
 
-// listen makes the chunks of one listener for one state that it listens to.
-func (x *run) listen(l listener, module string, name any, chunks []*chunk, ret, missing *returns) []*chunk {
+// listen makes the chunks of one listener for what it listens to; fires is how many of those states changed.
+func (x *run) listen(l listener, module string, name any, chunks []*chunk, ret, missing *returns) (out []*chunk, fires int) {
 	absent := func(module string, name any) {
 		text := pytext.Str(name)
 		tag := "Listen_Error_|-listen_" + text + "_|-listen_" + module + "_|-Listen_Error"
@@ -87,21 +90,22 @@ func (x *run) listen(l listener, module string, name any, chunks []*chunk, ret, 
 			{Key: "result", Value: false}, {Key: "changes", Value: wire.Map{}},
 		})
 	}
-	found, fires := false, false
+	found := false
 	for _, on := range chunks {
 		if on.matches(module, name) {
 			found = true
 			had, _ := ret.by[on.tag()].Get("changes")
-			fires = fires || pytext.Truth(had)
+			if pytext.Truth(had) {
+				fires++
+			}
 		}
 	}
 	if !found {
 		absent(module, name)
 	}
-	if !fires {
-		return nil
+	if fires == 0 {
+		return nil, 0
 	}
-	var out []*chunk
 	for _, ch := range chunks {
 		if ch.matches(l.module, any(l.id)) {
 			low := ch.as("mod_watch")
@@ -113,7 +117,7 @@ func (x *run) listen(l listener, module string, name any, chunks []*chunk, ret, 
 	if out == nil {
 		absent(l.module, l.id)
 	}
-	return out
+	return out, fires
 }
 
 // distinctChunks leaves one of the two places that a tried chunk has.
@@ -142,7 +146,7 @@ func (x *run) beacons(ctx context.Context, chunks []*chunk, ret *returns) error 
 		x.graph.add(b)
 		all = append(all, b)
 	}
-	more, err := x.chunks(ctx, all)
+	more, err := x.chunks(ctx, all, len(all))
 	if err != nil {
 		return err
 	}

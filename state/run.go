@@ -61,7 +61,7 @@ type run struct {
 
 // everything runs the chunks, then those that listen and the beacons.
 func (x *run) everything(ctx context.Context, chunks []*chunk) (*returns, error) {
-	ret, err := x.chunks(ctx, chunks)
+	ret, err := x.chunks(ctx, chunks, len(chunks))
 	if err == nil {
 		err = x.listeners(ctx, chunks, ret)
 	}
@@ -71,9 +71,9 @@ func (x *run) everything(ctx context.Context, chunks []*chunk) (*returns, error)
 	return ret, err
 }
 
-// chunks runs a list of chunks. Parallel ones have ended when it returns.
-func (x *run) chunks(ctx context.Context, chunks []*chunk) (*returns, error) {
-	x.ret, x.count, x.halted = newReturns(), len(chunks), false
+// chunks runs a list of chunks, of which events tell that there are so many. Parallel ones have ended when it returns.
+func (x *run) chunks(ctx context.Context, chunks []*chunk, count int) (*returns, error) {
+	x.ret, x.count, x.halted = newReturns(), count, false
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		cancel()

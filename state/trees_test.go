@@ -108,7 +108,7 @@ func TestTreesAreSalts(t *testing.T) {
 	if os.Getenv("CLUSTERMASTER_SALT_VENVS") == "" {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
 	}
-	said := saltSays(t)
+	said := saltSays(t, "testdata/trees")
 	for _, tr := range trees(t) {
 		want, _ := tr.get("want")
 		if got := normal(said[tr.name]); got != normal(want) {
@@ -117,10 +117,11 @@ func TestTreesAreSalts(t *testing.T) {
 	}
 }
 
-func saltSays(t *testing.T) map[string]string {
+func saltSays(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	python := filepath.Join(os.Getenv("CLUSTERMASTER_SALT_VENVS"), "salt-3008.3", "bin", "python")
-	cmd := exec.Command(python, "testdata/orchestrate.py", "testdata/trees")
+	cmd := exec.Command(python, "testdata/orchestrate.py", dir)
+	cmd.Env = append(os.Environ(), "PYTHONHASHSEED=0") // Salt walks over sets
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -140,7 +141,7 @@ func saltSays(t *testing.T) map[string]string {
 
 func askSalt(t *testing.T, all []*tree) {
 	t.Helper()
-	said := saltSays(t)
+	said := saltSays(t, "testdata/trees")
 	for _, tr := range all {
 		if want, ok := tr.get("want"); ok && normal(want) == normal(said[tr.name]) {
 			continue
