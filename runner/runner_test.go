@@ -433,3 +433,32 @@ func TestByName(t *testing.T) {
 		}
 	}
 }
+
+// TestShown: what many may see of a call has no secrets: neither its arguments as Check tells them, nor the result of a request that says so.
+func TestShown(t *testing.T) {
+	t.Parallel()
+	r, _, _ := newRunner(t, []Function{{Name: "x.tell", Params: []Param{Need("who"), Secret("word")}, Run: func(context.Context, *Call) (any, error) {
+		return Told{Value: "the secret", Kept: "a secret"}, nil
+	}}})
+	req := Request{Fun: "x.tell", Kwargs: wire.Map{{Key: "who", Value: "me"}, {Key: "word", Value: "hidden"}}}
+	if res := r.Run(t.Context(), req, nil); res.Return != "the secret" {
+		t.Errorf("the caller sees %v", res.Return)
+	}
+	req.Shown = true
+	if res := r.Run(t.Context(), req, nil); res.Return != "a secret" {
+		t.Errorf("many see %v", res.Return)
+	}
+	shown, err := r.Check(req)
+	if word, _ := shown.Kwargs.Get("word"); err != nil || word != redacted {
+		t.Errorf("%+v, %v", shown, err)
+	}
+	if _, err := r.Check(Request{Fun: "x.tell", Kwargs: wire.Map{{Key: "nosuch", Value: 1}}}); err == nil || err.Error() != "The following keyword argument is not valid: nosuch=[redacted]" {
+		t.Error(err)
+	}
+	if _, err := r.Check(Request{Fun: "x.nosuch"}); err == nil || err.Error() != "'x.nosuch' is not available." {
+		t.Error(err)
+	}
+	if !r.Takes("x.tell", "who") || r.Takes("x.tell", "nosuch") || r.Takes("x.nosuch", "who") {
+		t.Error("wrong parameters")
+	}
+}

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"clustermaster/gather"
 	"clustermaster/modules"
 	"clustermaster/state"
 	"clustermaster/wire"
@@ -144,5 +146,35 @@ func TestQueryWaits(t *testing.T) {
 	ret, err := call(t.Context(), lookup(t, d, "http.wait_for_successful_query"), state.Call{}, args("name", s.URL, "status", int64(200), "match", "hell"))
 	if err != nil || ret.String("comment") != `Match text "hell" was found. Status 200 was found.` || n != 3 {
 		t.Error(n, ret, err)
+	}
+}
+
+// TestPublication: what goes out for the forms in which a state may name targets, arguments and returners.
+func TestPublication(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		job  job
+		want gather.Publish
+	}{
+		{"text", job{tgt: "web-*", tgtType: "glob", fun: "x.y"}, gather.Publish{Tgt: "web-*", TgtType: "glob", Fun: "x.y"}},
+		{"number", job{tgt: int64(7), tgtType: "glob", fun: "x.y"}, gather.Publish{Tgt: "7", TgtType: "glob", Fun: "x.y"}},
+		{"list", job{tgt: []any{"a", int64(7)}, tgtType: "list", fun: "x.y"}, gather.Publish{Tgt: []string{"a", "7"}, TgtType: "list", Fun: "x.y"}},
+		{"compound in words", job{tgt: []any{"G@os:Debian", "and", "web-*"}, tgtType: "compound", fun: "x.y"}, gather.Publish{Tgt: "G@os:Debian and web-*", TgtType: "compound", Fun: "x.y"}},
+		{"a job id as number", job{tgt: "a", fun: "x.y", arg: []any{uint64(12345678901234567890), int64(5)}, kwarg: args("k", "v")},
+			gather.Publish{Tgt: "a", Fun: "x.y", Arg: []any{"12345678901234567890", int64(5), args("__kwarg__", true, "k", "v")}}},
+		{"returners", job{tgt: "a", fun: "x.y", ret: []any{"one", "two"}, retConfig: "alt", retKwarg: args("db", "x")},
+			gather.Publish{Tgt: "a", Fun: "x.y", Ret: "one,two", Kwargs: args("ret_config", "alt", "ret_kwargs", args("db", "x"))}},
+	}
+	for _, tt := range tests {
+		got, err := minions{}.publication(tt.job)
+		if err != nil || !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %+v %v\nwant %+v", tt.name, got, err, tt.want)
+		}
+	}
+	for _, tgt := range []any{nil, args("a", "b")} {
+		if p, err := (minions{}).publication(job{tgt: tgt}); err == nil {
+			t.Errorf("%v became %v", tgt, p)
+		}
 	}
 }
