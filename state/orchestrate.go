@@ -31,7 +31,7 @@ type Options struct {
 	DisabledRequisites []string // disabled_requisites
 	GlobalConditions   wire.Map // global_state_conditions
 	Saltenv, Pillarenv string   // saltenv and pillarenv; "" for none
-	MergeStrategy      string   // pillar_source_merging_strategy, smart resolved
+	MergeStrategy      string   // pillar_source_merging_strategy
 	MergeLists         bool     // pillar_merge_lists
 	DecryptRenderers   []string // decrypt_pillar_renderers
 	Opts               wire.Map // the master's options, without secrets; read only
@@ -122,8 +122,11 @@ func (o *Orchestrator) SLS(ctx context.Context, req Request) (any, error) {
 
 func (o *Orchestrator) sls(ctx context.Context, req Request) (any, error) {
 	c, high, who, err := o.render(ctx, &req)
-	if err != nil || c == nil {
-		return pillarFaults(who), err
+	switch {
+	case err != nil:
+		return nil, err
+	case c == nil:
+		return pillarFaults(who), nil
 	}
 	if len(c.errors) > 0 {
 		return texts(c.errors), nil
@@ -196,16 +199,26 @@ func (o *Orchestrator) high(ctx context.Context, c *compilation, high *dict, req
 	o.metrics.states.Add(float64(len(chunks)))
 	x := o.run(req, g, who)
 	ret, err := x.everything(ctx, chunks)
-	if o.deps.Pauses != nil && req.JID != "" && err == nil {
-		if err := o.deps.Pauses.Forget(context.WithoutCancel(ctx), req.JID); err != nil {
-			o.log.Warn("pause of an ended orchestration not removed", "jid", req.JID, "err", err)
-		}
-	}
+	o.forgetPauses(ctx, req.JID)
 	if err != nil {
 		return nil, err
 	}
 	return ret.wire(), nil
 }
+
+// forgetPauses removes what was asked of an orchestration that ended, also of one whose caller went away.
+func (o *Orchestrator) forgetPauses(ctx context.Context, jid string) {
+	if o.deps.Pauses == nil || jid == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTime)
+	defer cancel()
+	if err := o.deps.Pauses.Forget(ctx, jid); err != nil {
+		o.log.Warn("pause of an ended orchestration not removed; salt-run cache.flush state_pause does", "jid", jid, "err", err)
+	}
+}
+
+const forgetTime = 10 * time.Second
 
 func (o *Orchestrator) run(req Request, g *graph, who modules.Minion) *run {
 	return &run{o: o, req: req, test: req.tests(o.opts), graph: g, who: who, ret: newReturns(), tried: map[string]wire.Map{}, ended: make(chan struct{}, 1)}

@@ -272,3 +272,29 @@ func TestArguments(t *testing.T) {
 		t.Errorf("got\n%q\nwant\n%q\n%v", got, want, err)
 	}
 }
+
+// TestPillarOverride: an override is decrypted by a renderer that may do that, and lies over the master's pillar; with another renderer it stays as it is.
+func TestPillarOverride(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ enc, want string }{{"", "sealed kept"}, {"GPG", "plain kept"}, {"yaml", "sealed kept"}} {
+		var seen string
+		o := with(state.Deps{
+			Pillar: func(context.Context, string, wire.Map, string, string, wire.Map) (wire.Map, error) {
+				return wire.Map{{Key: "a", Value: "old"}, {Key: "b", Value: "kept"}}, nil
+			},
+			Decrypt: func(_ context.Context, v any, renderer string) (any, error) {
+				if renderer != "gpg" {
+					t.Errorf("decrypted by %s", renderer)
+				}
+				return v.(wire.Map).Set("a", "plain"), nil
+			},
+		}, state.Options{DecryptRenderers: []string{"gpg"}}, state.Table{"own.see": function(func(_ context.Context, c state.Call) (wire.Map, error) {
+			seen = c.Master.Pillar.String("a") + " " + c.Master.Pillar.String("b")
+			return state.Return(c.Name, nil, true, ""), nil
+		})})
+		_, err := o.High(t.Context(), yamlMap(t, "a: {own: [see]}"), state.Request{Pillar: wire.Map{{Key: "a", Value: "sealed"}}, PillarEnc: c.enc})
+		if err != nil || seen != c.want {
+			t.Errorf("%q: %q, want %q: %v", c.enc, seen, c.want, err)
+		}
+	}
+}
