@@ -132,6 +132,15 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	}
 	byTokens(doors...)
 
+	// Whoever guesses waits: a refusal takes about a second.
+	began := time.Now()
+	if reply := unpack(t, doors[0].clear(t, 3, dict("cmd", "mk_token", "eauth", "pam", "username", "alice", "password", "guess"))); reply != "" {
+		t.Errorf("a guess: %v", reply)
+	}
+	if took := time.Since(began); took < 500*time.Millisecond {
+		t.Errorf("a guess is refused after %v", took)
+	}
+
 	// What a runner did on one master is looked up on another.
 	jid := ask(doors[1], dict("cmd", "runner", "fun", "test.arg", "token", tokens[0], "kwarg", dict("arg", []any{"told"}, "kwarg", dict()))).String("jid")
 	e2e.Eventually(t, 20*time.Second, "the call is in the job cache", func() error {
