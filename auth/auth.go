@@ -27,17 +27,16 @@ const (
 
 // Options are the master's options of these names, as wire values.
 type Options struct {
-	External        wire.Map      // external_auth: back end to user or group to list
-	PermissiveACL   bool          // permissive_acl
-	ACLModule       string        // eauth_acl_module
-	KeepACLInToken  bool          // keep_acl_in_token
-	TokenExpire     time.Duration // token_expire
-	ExpireOverride  any           // token_expire_user_override: true, or back end to users
-	HashType        string        // hash_type of tokens
-	SharedSecret    string        // sharedsecret
-	BackEnds        wire.Map      // auth.pam.* and auth.ldap.*, by their whole names
-	RestTimeout     time.Duration // of a whole call; 0 is 10 s
-	BackEndAttempts int           // that run at a time; 0 is 16
+	External       wire.Map      // external_auth: back end to user or group to list
+	PermissiveACL  bool          // permissive_acl
+	ACLModule      string        // eauth_acl_module
+	KeepACLInToken bool          // keep_acl_in_token
+	TokenExpire    time.Duration // token_expire
+	ExpireOverride any           // token_expire_user_override: true, or back end to users
+	HashType       string        // hash_type of tokens
+	SharedSecret   string        // sharedsecret
+	BackEnds       wire.Map      // auth.pam.* and auth.ldap.*, by their whole names
+	RestTimeout    time.Duration // of a whole call; 0 is 10 s
 }
 
 // Deps is what Auth asks of the daemon.
@@ -98,7 +97,7 @@ func New(o Options, d Deps) (*Auth, error) {
 	}
 	a := &Auth{opts: o, deps: d, log: d.Log.With("component", "auth"), backEnds: make(map[string]backEnd)}
 	a.m = newMetrics(d.Registry, d.Tokens)
-	a.guard = newGuard(o.BackEndAttempts, a.m)
+	a.guard = newGuard(a.m)
 	for _, p := range o.External {
 		name, _ := p.Key.(string)
 		section, err := sectionOf(name, p.Value)

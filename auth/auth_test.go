@@ -234,6 +234,51 @@ func TestTokenExpire(t *testing.T) {
 	})
 }
 
+// What a token would keep is bounded.
+func TestLargeToken(t *testing.T) {
+	t.Parallel()
+	var rights []any
+	for range 2000 {
+		rights = append(rights, "network.*")
+	}
+	a, tokens, _ := opened(t, auth.Options{KeepACLInToken: true, External: dict("auto", dict("eve", rights))}, auth.Deps{})
+	if made, err := a.MakeToken(t.Context(), creds("auto", "eve", "x")); err == nil || made != nil || tokens.Tokens() != 0 {
+		t.Errorf("%d tokens, %v", tokens.Tokens(), err)
+	}
+}
+
+// One user can't take the place of all tokens; what he deletes, or what expires, makes room.
+func TestTokensOfOneUser(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, tokens, _ := opened(t, auth.Options{External: dict("auto", dict("*", list(".*")))}, auth.Deps{})
+		var last string
+		for i := range 2000 {
+			made, err := a.MakeToken(t.Context(), creds("auto", "eve", "x"))
+			if err != nil {
+				t.Fatalf("token %d: %v", i, err)
+			}
+			last = made.String("token")
+		}
+		if _, err := a.MakeToken(t.Context(), creds("auto", "eve", "x")); !errors.Is(err, auth.ErrTokensFull) || tokens.Tokens() != 2000 {
+			t.Errorf("one more: %v, %d tokens", err, tokens.Tokens())
+		}
+		if _, err := a.MakeToken(t.Context(), creds("auto", "carol", "x")); err != nil {
+			t.Errorf("another user: %v", err)
+		}
+		if had, err := a.DeleteToken(t.Context(), last); !had || err != nil {
+			t.Errorf("%v, %v", had, err)
+		}
+		if _, err := a.MakeToken(t.Context(), creds("auto", "eve", "x")); err != nil {
+			t.Errorf("after a deletion: %v", err)
+		}
+		time.Sleep(13 * time.Hour)
+		if _, err := a.MakeToken(t.Context(), creds("auto", "eve", "x")); err != nil || tokens.Tokens() != 1 {
+			t.Errorf("after their time: %v, %d tokens", err, tokens.Tokens())
+		}
+	})
+}
+
 // With keep_acl_in_token the list of the moment stays in the token; without it what external_auth says counts.
 func TestKeptList(t *testing.T) {
 	t.Parallel()

@@ -30,11 +30,8 @@ type guard struct {
 	byName  map[string]int // back end and name to attempts
 }
 
-func newGuard(running int, m *metrics) *guard {
-	if running <= 0 {
-		running = maxAtBackEnds
-	}
-	return &guard{m: m, running: make(chan struct{}, running), slowest: refusalTime, byName: make(map[string]int)}
+func newGuard(m *metrics) *guard {
+	return &guard{m: m, running: make(chan struct{}, maxAtBackEnds), slowest: refusalTime, byName: make(map[string]int)}
 }
 
 // do runs one attempt. A refusal comes about a second after the call, later where back ends are slower; this call alone waits.

@@ -21,6 +21,7 @@ import (
 const (
 	maxTokens         = 10_000
 	maxTokensPerOwner = 2_000
+	maxTokenData      = 16 << 10                   // bytes of what is kept of one
 	maxTokenText      = 256                        // of what is looked up
 	maxTokenAge       = 100 * 365 * 24 * time.Hour // of token_expire that a caller asks for
 	minTokenText      = 16
@@ -83,6 +84,9 @@ func (a *Auth) MakeToken(ctx context.Context, creds wire.Map) (wire.Map, error) 
 	packed, err := wire.Pack(data)
 	if err != nil {
 		return nil, fmt.Errorf("make token: %w", err)
+	}
+	if len(packed) > maxTokenData {
+		return nil, fmt.Errorf("make token: the groups and rights of %s take %d bytes, more than %d; turn keep_acl_in_token off", id.Name, len(packed), maxTokenData)
 	}
 	t := Token{Hash: hashOf(text), Owner: id.Eauth + "/" + id.Name, Data: packed, Expire: expire.UTC()}
 	if err := a.deps.Tokens.PutToken(ctx, t, maxTokens, maxTokensPerOwner); err != nil {
