@@ -260,7 +260,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(wrapped)
 	parts, end := backedUp(f).Split("token", at, 4000)
-	for _, c := range append([]fsm.Command{parts[0], parts[len(parts)-1], end}, reactorsAndRuns()...) {
+	for _, c := range append([]fsm.Command{parts[0], parts[len(parts)-1], end, userKeys()}, reactorsAndRuns()...) {
 		b, err := fsm.Encode(c)
 		if err != nil {
 			f.Fatal(err)
@@ -299,7 +299,7 @@ func FuzzRestore(f *testing.F) {
 	f.Add(snapshot(f, s))
 	parts, _ := backedUp(f).Split("token", at, 4000)
 	s.Apply(100, parts[0])
-	for i, c := range reactorsAndRuns() {
+	for i, c := range append(reactorsAndRuns(), userKeys()) {
 		s.Apply(uint64(101+i), c)
 	}
 	f.Add(snapshot(f, s))

@@ -97,3 +97,8 @@ func TestUserKeysInSnapshots(t *testing.T) {
 		t.Errorf("a snapshot changed after it was taken (%v)", err)
 	}
 }
+
+// userKeys is a command for the fuzz targets.
+func userKeys() fsm.Command {
+	return &fsm.SetUserKeys{Keys: []fsm.UserKey{{User: "root", Key: "k"}, {User: "carol", Key: "c"}}, Replace: true}
+}
