@@ -66,7 +66,9 @@ func (w *watched) reactedTo(t *testing.T, mark string) (counts [3]int) {
 	return counts
 }
 
-const reactorExtra = `reactor:
+const reactorExtra = `fileserver_events: True
+reactor:
+  - 'salt/fileserver/*/update': [DIR/files.sls]
   - 'my/tag': [DIR/react.sls]
   - 'salt/beacon/*/load/*': [DIR/react.sls]
   - 'salt/minion/*/start': [DIR/react.sls]
@@ -88,6 +90,12 @@ const orchestrateSLS = `orchestrate:
       - pillar: {of: 'mark {{ data.mark }}'}
 `
 
+const filesSLS = `{% if 'once.txt' in data.files.added | join(' ') %}
+files:
+  runner.test.arg: [{args: {n: 'mark files'}}]
+{% endif %}
+`
+
 const reactSLS = `{% set sent = data.data if data.get('data') is mapping else data %}{% set mark = 'mark ' ~ sent.get('mark', 'start ' ~ data.get('id')) %}
 react:
   local.test.arg:
@@ -105,7 +113,7 @@ func TestReactorAndSchedule(t *testing.T) {
 	HAProxyProgram(t)
 	Venvs(t)
 	dir := Folder(t)
-	for name, text := range map[string]string{"react.sls": reactSLS, "orchestrate.sls": orchestrateSLS, "loop.sls": "loop:\n  runner.test.arg: [{args: {n: 'mark loop of {{ data.user }}'}}]\n"} {
+	for name, text := range map[string]string{"react.sls": reactSLS, "orchestrate.sls": orchestrateSLS, "files.sls": filesSLS, "loop.sls": "loop:\n  runner.test.arg: [{args: {n: 'mark loop of {{ data.user }}'}}]\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -181,6 +189,23 @@ func TestReactorAndSchedule(t *testing.T) {
 	once("fired on every master", fromMasters("m", c.Masters...)...)
 	once("fired by minions", fromMinions("b")...)
 
+	// Every master finds a change in its own tree; it is told, and reacted to, once.
+	for _, m := range c.Masters {
+		if err := os.WriteFile(filepath.Join(m.Dir, "srv", "once.txt"), []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range c.Masters {
+		if r := m.Runner(t, "fileserver.update"); r.Code != 0 {
+			t.Errorf("%v", r)
+		}
+	}
+	Eventually(t, 90*time.Second, "a change of files is reacted to", func() error {
+		if got := w.reactedTo(t, "files"); got != [3]int{0, 1, 0} {
+			return fmt.Errorf("%v times", got)
+		}
+		return nil
+	})
 	if r := stays.Runner(t, "event.send", "my/orchestration", "{mark: orchestrated}"); r.Code != 0 {
 		t.Errorf("%v", r)
 	}
@@ -269,7 +294,7 @@ func TestReactorAndSchedule(t *testing.T) {
 			t.Errorf("%q was reacted to with reactors off: %v", mark, got)
 		}
 	}
-	for _, mark := range all { // nothing came a second time
+	for _, mark := range append(all, "files") { // nothing came a second time
 		if got := w.reactedTo(t, mark); got[0] > 1 || got[1] > 1 || got[2] > 1 {
 			t.Errorf("%q: %v", mark, got)
 		}

@@ -18,7 +18,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "clustermaster_reactor_files_wrong_total", Help: "SLS files of reactors that are not there or do not render, and events whose reactions are wrong.",
 		}),
 		queued: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "clustermaster_reactor_queued", Help: "Runner and wheel reactions that wait for one of reactor_worker_threads.",
+			Name: "clustermaster_reactor_queued", Help: "Runner, wheel and caller reactions that wait for one of reactor_worker_threads.",
 		}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "clustermaster_reactor_render_seconds", Help: "Time to render the SLS files of one event.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),

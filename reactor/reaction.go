@@ -264,10 +264,6 @@ func (r *Reactor) dispatch(ctx context.Context, c chunk) {
 		if call, err = r.call(c); err != nil {
 			break
 		}
-		if c.state == "caller" {
-			err = r.deps.Caller(ctx, call)
-			break
-		}
 		select {
 		case r.queue <- task{c, call}:
 			r.m.queued.Inc()
@@ -280,6 +276,11 @@ func (r *Reactor) dispatch(ctx context.Context, c chunk) {
 	default:
 		err = fmt.Errorf("ReactWrap is missing a wrapper function for '%s'; there are local, runner, wheel and caller", c.state)
 	}
+	r.ended(c, err)
+}
+
+// ended counts a reaction, and logs what was wrong with it.
+func (r *Reactor) ended(c chunk, err error) {
 	if err != nil {
 		r.m.reaction(c.state, "failed")
 		r.log.Error(fmt.Sprintf("Reactor '%s' failed to execute %s '%s'", c.id, c.state, c.fun), "sls", c.String("__sls__"), "err", err)

@@ -28,7 +28,7 @@ type Options struct {
 	Renderer      string // renderer: the pipeline of files without a shebang
 	ID            string // of the master
 	Grains, Opts  wire.Map
-	WorkerThreads int // reactor_worker_threads: runner and wheel functions at the same time
+	WorkerThreads int // reactor_worker_threads: runner, wheel and caller functions at the same time
 	WorkerHWM     int // reactor_worker_hwm: those that may wait; more are dropped, counted and logged
 }
 
@@ -65,7 +65,7 @@ type Reactor struct {
 	queue chan task
 }
 
-// task is a runner or wheel function that waits for a worker.
+// task is a function of this master that waits for a worker.
 type task struct {
 	chunk chunk
 	call  Call
@@ -149,8 +149,13 @@ func (r *Reactor) work(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			r.deps.Run(ctx, t.chunk.state, t.call)
-			r.m.reaction(t.chunk.state, "done")
+			var err error
+			if t.chunk.state == "caller" {
+				err = r.deps.Caller(ctx, t.call)
+			} else {
+				r.deps.Run(ctx, t.chunk.state, t.call) // tells its outcome by an event
+			}
+			r.ended(t.chunk, err)
 		case <-ctx.Done():
 			return
 		}
