@@ -22,8 +22,7 @@ func (ch *chunk) matches(module string, name any) bool {
 
 // listeners runs mod_watch of the states that listen to changed ones: Salt's call_listen.
 func (x *run) listeners(ctx context.Context, chunks []*chunk, ret *returns) error {
-	chunks = distinctChunks(chunks)
-	var all []listener
+	var all []listener // twice of one that was tried, as events count them
 	for _, ch := range chunks {
 		if v, ok := ch.get("listen"); ok {
 			to, _ := v.([]any)
@@ -38,6 +37,7 @@ func (x *run) listeners(ctx context.Context, chunks []*chunk, ret *returns) erro
 			}
 		}
 	}
+	chunks = distinctChunks(chunks)
 	var watchers []*chunk
 	count := 0
 	missing := newReturns()
