@@ -50,7 +50,7 @@ type Cluster interface {
 type Outcome struct {
 	Return  any
 	Retcode int
-	Failed  bool // it raised an exception, or there is no such function
+	Err     error // it failed, or there is no such function
 }
 
 // Deps is what the schedule asks others for.
@@ -314,16 +314,16 @@ func (s *Schedule) perform(ctx context.Context, e *Entry, fun, jid string) {
 	}
 	out := s.deps.Run(ctx, jid, fun, e.Args, e.Kwargs)
 	outcome := "done"
-	if out.Failed {
+	if out.Err != nil {
 		outcome, out.Retcode = "failed", 254
-		s.log.Error("Unhandled exception running "+fun, "name", e.Name, "jid", jid, "err", out.Return)
+		s.log.Error("Unhandled exception running "+fun, "name", e.Name, "jid", jid, "err", out.Err)
 	}
 	s.m.ran.WithLabelValues(outcome).Inc()
 	if e.ReturnJob {
 		s.deps.Fire("__schedule_return", append(
 			ret,
 			wire.Pair{Key: "pid", Value: int64(os.Getpid())}, wire.Pair{Key: "return", Value: out.Return},
-			wire.Pair{Key: "retcode", Value: int64(out.Retcode)}, wire.Pair{Key: "success", Value: !out.Failed},
+			wire.Pair{Key: "retcode", Value: int64(out.Retcode)}, wire.Pair{Key: "success", Value: out.Err == nil},
 		))
 	}
 }

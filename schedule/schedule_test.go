@@ -123,7 +123,11 @@ func (m *masters) start(ctx context.Context, node, option string, alone bool) *o
 			case <-hold:
 			case <-ctx.Done():
 			}
-			return Outcome{Return: "of " + fun, Retcode: 3, Failed: fun == "fails"}
+			out := Outcome{Return: "of " + fun, Retcode: 3}
+			if fun == "fails" {
+				out.Err = errors.New("broken")
+			}
+			return out
 		},
 		Fire: func(tag string, data wire.Map) {
 			m.mu.Lock()

@@ -31,10 +31,7 @@ func (r *rooms) openSchedule() {
 		Cluster: scheduleCluster{r},
 		Run: func(ctx context.Context, jid, fun string, args []any, kwargs wire.Map) schedule.Outcome {
 			value, code, err := r.tells.runners.Quiet(ctx, "salt/scheduler/"+jid, jid, fun, args, kwargs)
-			if err != nil {
-				log.Error("scheduled job failed", "fun", fun, "jid", jid, "err", err)
-			}
-			return schedule.Outcome{Return: value, Retcode: code, Failed: err != nil}
+			return schedule.Outcome{Return: value, Retcode: code, Err: err}
 		},
 		Fire: r.bus.Fire, NewJID: wire.JID,
 	}, schedule.Options{Entries: entries, ID: o.ID, Node: r.node.Self().Node, Alone: r.port == nil, Window: o.LoopInterval}, r.log, r.reg)
