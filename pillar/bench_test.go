@@ -11,6 +11,7 @@ import (
 	"clustermaster/fileserver"
 	"clustermaster/modules"
 	"clustermaster/pillar"
+	"clustermaster/render/rendertest"
 	"clustermaster/wire"
 )
 
@@ -41,7 +42,7 @@ func BenchmarkPillar(b *testing.B) {
 			for i := range 100 {
 				grains = append(grains, wire.Pair{Key: fmt.Sprintf("grain%d", i), Value: []any{"some", "value", int64(i)}})
 			}
-			c := pillar.New(pillar.Deps{Files: files{server}, Renderer: renderer(), Functions: modules.New(modules.Deps{})}, pillar.Options{
+			c := pillar.New(pillar.Deps{Files: files{server}, Renderer: rendertest.Renderer(), Functions: modules.New(modules.Deps{})}, pillar.Options{
 				Roots: []pillar.Env{{Name: "base", Roots: []string{root}}},
 			}, nil, nil)
 			if _, err := c.Pillar(b.Context(), pillar.Request{ID: "first", Grains: wire.Map{{Key: "id", Value: "first"}}}); err != nil { // it starts a worker

@@ -13,6 +13,7 @@ import (
 
 	"clustermaster/pillar"
 	"clustermaster/render"
+	"clustermaster/render/rendertest"
 	"clustermaster/wire"
 )
 
@@ -24,7 +25,7 @@ func maker(t *testing.T, o pillar.Options, deps pillar.Deps, files map[string]st
 	}
 	deps.Files = memory(files)
 	if deps.Renderer == nil {
-		deps.Renderer = renderer()
+		deps.Renderer = rendertest.Renderer()
 	}
 	return pillar.New(deps, o, nil, nil)
 }

@@ -1,173 +1,43 @@
 package pillar_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"clustermaster/fileserver"
 	"clustermaster/internal/pytext"
+	"clustermaster/internal/salttrees"
 	"clustermaster/internal/yaml11"
 	"clustermaster/modules"
 	"clustermaster/pillar"
-	"clustermaster/render"
+	"clustermaster/render/rendertest"
 	"clustermaster/target"
 	"clustermaster/wire"
 )
 
 var update = flag.Bool("update", false, "ask Salt for the pillars of testdata/trees again")
 
-// A tree is a file of testdata/trees: options of the master (config), what is asked (request), files, and the pillar that Salt 3008.3
-// makes of it (want). Where ours is another, it stands there as well (ours), with the reason (why).
-type tree struct {
-	name  string
-	parts []part
-}
-
-type part struct{ name, text string }
-
-func (t *tree) get(name string) (string, bool) {
-	i := slices.IndexFunc(t.parts, func(p part) bool { return p.name == name })
-	if i < 0 {
-		return "", false
-	}
-	return t.parts[i].text, true
-}
-
-func (t *tree) set(name, text string) {
-	if i := slices.IndexFunc(t.parts, func(p part) bool { return p.name == name }); i >= 0 {
-		t.parts[i].text = text
-		return
-	}
-	t.parts = append(t.parts, part{name, text})
-}
-
-func trees(t *testing.T) []*tree {
-	t.Helper()
-	paths, err := filepath.Glob("testdata/trees/*.txtar")
-	if err != nil || len(paths) < 80 {
-		t.Fatalf("%d trees: %v", len(paths), err)
-	}
-	var out []*tree
-	for _, path := range paths {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr := &tree{name: strings.TrimSuffix(filepath.Base(path), ".txtar")}
-		for line := range strings.Lines(string(b)) {
-			if name, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "-- "); ok && strings.HasSuffix(name, " --") {
-				tr.parts = append(tr.parts, part{name: strings.TrimSuffix(name, " --")})
-			} else if n := len(tr.parts); n > 0 {
-				tr.parts[n-1].text += line
-			}
-		}
-		out = append(out, tr)
-	}
-	return out
-}
+var corpus = salttrees.Corpus{Script: "compile.py", Least: 80, Normal: normal}
 
 // TestTrees compares our pillars with those of Salt.
 func TestTrees(t *testing.T) {
 	t.Parallel()
-	all := trees(t)
-	if *update {
-		askSalt(t, all)
-	}
-	for _, tr := range all {
-		t.Run(tr.name, func(t *testing.T) {
-			t.Parallel()
-			root := t.TempDir()
-			got := normal(show(t, compile(t, tr, root), root))
-			want, ok := tr.get("want")
-			if !ok {
-				t.Fatal("no answer of Salt: go test -run TestTrees -update")
-			}
-			if own, ok := tr.get("ours"); ok {
-				if why, _ := tr.get("why"); strings.TrimSpace(why) == "" {
-					t.Error("a difference without its reason")
-				}
-				if normal(own) == normal(want) {
-					t.Error("ours is not different any more")
-				}
-				want = own
-			}
-			if want = normal(want); got != want {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
-		})
-	}
+	corpus.Compare(t, *update, func(t *testing.T, tree *salttrees.Tree, root string) string {
+		return show(t, compile(t, tree, root), root)
+	})
 }
 
 // TestTreesAreSalts asks Salt again whether the kept answers are still its own.
 func TestTreesAreSalts(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("CLUSTERMASTER_SALT_VENVS") == "" {
-		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
-	}
-	said := saltSays(t)
-	for _, tr := range trees(t) {
-		want, _ := tr.get("want")
-		if got := normal(said[tr.name]); got != normal(want) {
-			t.Errorf("%s: Salt now says\n%s\nkept\n%s", tr.name, got, want)
-		}
-	}
-}
-
-func saltSays(t *testing.T) map[string]string {
-	t.Helper()
-	python := filepath.Join(os.Getenv("CLUSTERMASTER_SALT_VENVS"), "salt-3008.3", "bin", "python")
-	cmd := exec.Command(python, "testdata/compile.py", "testdata/trees")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, stderr.String())
-	}
-	var said map[string]json.RawMessage
-	if err := json.Unmarshal(out, &said); err != nil {
-		t.Fatal(err)
-	}
-	texts := make(map[string]string, len(said))
-	for name, raw := range said {
-		texts[name] = indent(t, raw)
-	}
-	return texts
-}
-
-func askSalt(t *testing.T, all []*tree) {
-	t.Helper()
-	said := saltSays(t)
-	for _, tr := range all {
-		tr.set("want", said[tr.name])
-		var b strings.Builder
-		for _, p := range tr.parts {
-			fmt.Fprintf(&b, "-- %s --\n%s", p.name, p.text)
-		}
-		if err := os.WriteFile("testdata/trees/"+tr.name+".txtar", []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func indent(t *testing.T, raw []byte) string {
-	t.Helper()
-	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "", "  "); err != nil {
-		t.Fatalf("%v in %s", err, raw)
-	}
-	return b.String() + "\n"
+	corpus.StillSalts(t)
 }
 
 // normal leaves out what names the inside of a Python program.
@@ -193,7 +63,7 @@ func show(t *testing.T, v any, root string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return indent(t, []byte(text))
+	return salttrees.Indent(t, []byte(text))
 }
 
 func plain(v any, root string) any {
@@ -229,22 +99,22 @@ func plain(v any, root string) any {
 }
 
 // compile makes our pillar of a tree.
-func compile(t *testing.T, tr *tree, root string) wire.Map {
+func compile(t *testing.T, tr *salttrees.Tree, root string) wire.Map {
 	t.Helper()
-	for _, p := range tr.parts {
-		if !strings.Contains(p.name, "/") {
+	for _, p := range tr.Parts {
+		if !strings.Contains(p.Name, "/") {
 			continue
 		}
-		full := filepath.Join(root, p.name)
+		full := filepath.Join(root, p.Name)
 		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(full, []byte(strings.ReplaceAll(p.text, "ROOT", root)), 0o644); err != nil {
+		if err := os.WriteFile(full, []byte(strings.ReplaceAll(p.Text, "ROOT", root)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	config := yamlMap(t, strings.ReplaceAll(must(tr.get("config")), "ROOT", root))
-	request := yamlMap(t, must(tr.get("request")))
+	config := yamlMap(t, strings.ReplaceAll(must(tr.Get("config")), "ROOT", root))
+	request := yamlMap(t, must(tr.Get("request")))
 	c := newCompiler(t, root, config)
 	made, err := c.Pillar(t.Context(), pillar.Request{
 		ID: "web1", Grains: grains(t), Saltenv: request.String("saltenv"), Pillarenv: request.String("pillarenv"),
@@ -351,7 +221,7 @@ func newCompiler(t *testing.T, root string, config wire.Map) *pillar.Compiler {
 		},
 	})
 	c = pillar.New(pillar.Deps{
-		Files: files{server}, Renderer: renderer(), Functions: functions,
+		Files: files{server}, Renderer: rendertest.Renderer(), Functions: functions,
 		Matches: func(ctx context.Context, compound any) ([]string, error) {
 			found, err := target.Match(ctx, "compound", compound, "", lone{o.Nodegroups}, true)
 			return found.Minions, err
@@ -371,23 +241,4 @@ func (lone) Ask(context.Context, target.Question, func(string, target.Hits)) (st
 	return "", nil
 }
 
-// renderer is the one that all trees share.
-var renderer = sync.OnceValue(func() *render.Renderer {
-	dir, err := os.MkdirTemp("", "pillar-render")
-	if err != nil {
-		panic(err)
-	}
-	renderDir = dir
-	return render.New(render.Options{Dir: dir}, nil, nil)
-})
-
-var renderDir string
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if renderDir != "" {
-		renderer().Close()
-		os.RemoveAll(renderDir)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { rendertest.Main(m) }

@@ -15,26 +15,13 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/render"
+	"clustermaster/render/rendertest"
 	"clustermaster/wire"
 )
 
 var update = flag.Bool("update", false, "ask Salt for testdata/answers.json again")
 
-var renders *render.Renderer
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "tops")
-	if err != nil {
-		panic(err)
-	}
-	renders = render.New(render.Options{Dir: dir}, nil, nil)
-	code := m.Run()
-	renders.Close()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { rendertest.Main(m) }
 
 // tree is a folder of saltclass; each of its nodes shows one thing.
 var tree = map[string]string{
@@ -152,7 +139,7 @@ func TestSaltclass(t *testing.T) {
 	if err := json.Unmarshal(b, &want); err != nil || len(want) != len(ids) {
 		t.Fatalf("%d answers for %d ids, %v: run with -update", len(want), len(ids), err)
 	}
-	c := classes{path: dir, renderer: renders, log: slog.New(slog.DiscardHandler)}
+	c := classes{path: dir, renderer: rendertest.Renderer(), log: slog.New(slog.DiscardHandler)}
 	for _, id := range ids {
 		said, err := c.states(t.Context(), Request{ID: id, Grains: grains, Opts: wire.Map{{Key: "id", Value: id}, {Key: "saltenv", Value: "base"}}})
 		var got map[string][]string
@@ -209,7 +196,7 @@ func TestAsk(t *testing.T) {
 		ran = command
 		return prints, nil
 	}
-	made, err := New(dict("ext_nodes", "nodes --of", "saltclass", dict("path", dir)), Deps{Output: output, Renderer: renders, Log: slog.New(slog.DiscardHandler)})
+	made, err := New(dict("ext_nodes", "nodes --of", "saltclass", dict("path", dir)), Deps{Output: output, Renderer: rendertest.Renderer(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
