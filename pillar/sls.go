@@ -21,7 +21,7 @@ func (p *compilation) renderMatches(ctx context.Context, matches []matched) (wir
 			if !ok {
 				p.fault("No matching pillar environment for environment '%s' found", m.env)
 			}
-			if hits := filter(avail, sls); len(hits) > 0 {
+			if hits := fnmatch.Filter(avail, sls); len(hits) > 0 {
 				names = append(names, hits...)
 			} else {
 				names = append(names, sls)
@@ -63,23 +63,6 @@ func (p *compilation) inEnvOrder(matches []matched) []matched {
 		}
 	}
 	return append(out, rest...)
-}
-
-// filter is Python's fnmatch.filter.
-func filter(names []string, pattern string) []string {
-	if !fnmatch.Magic(pattern) {
-		if _, ok := slices.BinarySearch(names, pattern); ok {
-			return []string{pattern}
-		}
-		return nil
-	}
-	var out []string
-	for _, name := range names {
-		if fnmatch.Match(pattern, name) {
-			out = append(out, name)
-		}
-	}
-	return out
 }
 
 // sls renders one SLS file with what it includes. A nil state is one that is not there or failed. mods holds what was rendered in
@@ -230,7 +213,7 @@ func (in *inclusion) names(sub string) ([]string, bool) {
 	if !ok {
 		return []string{sub}, false
 	}
-	out := filter(avail, strings.ReplaceAll(strings.TrimLeft(sub, "."), "/", "."))
+	out := fnmatch.Filter(avail, strings.ReplaceAll(strings.TrimLeft(sub, "."), "/", "."))
 	if strings.HasPrefix(sub, ".") {
 		parts := strings.Split(in.sls, ".")
 		if !in.package_ {
@@ -238,7 +221,7 @@ func (in *inclusion) names(sub string) ([]string, bool) {
 		}
 		sub = strings.Join(append(slices.Clip(parts), sub[1:]), ".")
 	}
-	if out = append(out, filter(avail, sub)...); len(out) == 0 {
+	if out = append(out, fnmatch.Filter(avail, sub)...); len(out) == 0 {
 		out = []string{sub}
 	}
 	return out, true

@@ -101,18 +101,7 @@ func plain(v any, root string) any {
 // compile makes our pillar of a tree.
 func compile(t *testing.T, tr *salttrees.Tree, root string) wire.Map {
 	t.Helper()
-	for _, p := range tr.Parts {
-		if !strings.Contains(p.Name, "/") {
-			continue
-		}
-		full := filepath.Join(root, p.Name)
-		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(full, []byte(strings.ReplaceAll(p.Text, "ROOT", root)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	tr.Place(t, root)
 	config := yamlMap(t, strings.ReplaceAll(must(tr.Get("config")), "ROOT", root))
 	request := yamlMap(t, must(tr.Get("request")))
 	c := newCompiler(t, root, config)

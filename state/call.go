@@ -164,7 +164,7 @@ func (x *run) once(ctx context.Context, ch *chunk) (wire.Map, error) {
 	if hide, _ := ch.get("no_log"); pytext.Truth(hide) {
 		for _, key := range []string{"name", "comment", "changes"} {
 			v, _ := ret.Get(key)
-			ret = ret.Set(key, masked(v))
+			ret = ret.Set(key, Masked(v))
 		}
 	}
 	x.refresh(ctx, ch)
@@ -412,19 +412,19 @@ func malformed(ret wire.Map) error {
 	return nil
 }
 
-// masked hides what is in a value, but not its shape.
-func masked(v any) any {
+// Masked hides what is in a value, but not its shape; what is empty or false stays.
+func Masked(v any) any {
 	switch v := v.(type) {
 	case wire.Map:
 		out := make(wire.Map, len(v))
 		for i, p := range v {
-			out[i] = wire.Pair{Key: p.Key, Value: masked(p.Value)}
+			out[i] = wire.Pair{Key: p.Key, Value: Masked(p.Value)}
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, e := range v {
-			out[i] = masked(e)
+			out[i] = Masked(e)
 		}
 		return out
 	}

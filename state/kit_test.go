@@ -12,10 +12,11 @@ import (
 
 	"clustermaster/fileserver"
 	"clustermaster/internal/pytext"
+	"clustermaster/internal/salttrees"
 	"clustermaster/internal/yaml11"
 	"clustermaster/modules"
 	"clustermaster/pillar"
-	"clustermaster/render"
+	"clustermaster/render/rendertest"
 	"clustermaster/state"
 	"clustermaster/states"
 	"clustermaster/wire"
@@ -24,22 +25,11 @@ import (
 const jid = "20260101000000000000"
 
 // orchestrate runs a tree as testdata/orchestrate.py does.
-func orchestrate(t *testing.T, tr *tree, root string) wire.Map {
+func orchestrate(t *testing.T, tr *salttrees.Tree, root string) wire.Map {
 	t.Helper()
-	for _, p := range tr.parts {
-		if !strings.Contains(p.name, "/") {
-			continue
-		}
-		full := filepath.Join(root, p.name)
-		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(full, []byte(strings.ReplaceAll(p.text, "ROOT", root)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config, _ := tr.get("config")
-	asked, _ := tr.get("request")
+	tr.Place(t, root)
+	config, _ := tr.Get("config")
+	asked, _ := tr.Get("request")
 	request := yamlMap(t, strings.ReplaceAll(asked, "ROOT", root))
 	events := []any{}
 	var mu sync.Mutex
@@ -188,7 +178,7 @@ func newOrchestrator(t testing.TB, root string, config wire.Map, fire func(tag s
 	pillarRoots, envs := serve(t, mapOf(config, "pillar_roots"), filepath.Join(root, "pillar"))
 	functions := modules.New(modules.Deps{Files: files{fileRoots}, Version: "3008.3"})
 	opts := append(config, wire.Pair{Key: "id", Value: "master1"})
-	c := pillar.New(pillar.Deps{Files: files{pillarRoots}, Renderer: renderer(), Functions: functions}, pillar.Options{Roots: envs, MasterOpts: opts}, nil, nil)
+	c := pillar.New(pillar.Deps{Files: files{pillarRoots}, Renderer: rendertest.Renderer(), Functions: functions}, pillar.Options{Roots: envs, MasterOpts: opts}, nil, nil)
 	o := state.Options{ID: "master1", AutoOrder: true, EnvOrder: texts(valueOf(config, "env_order")), GlobalConditions: mapOf(config, "global_state_conditions"), MergeStrategy: "recurse", Local: true, Opts: opts}
 	for name, field := range map[string]*bool{"state_auto_order": &o.AutoOrder, "failhard": &o.Failhard, "state_events": &o.Events, "local": &o.Local, "test": &o.Test} {
 		if v, ok := valueOf(config, name).(bool); ok {
@@ -201,7 +191,7 @@ func newOrchestrator(t testing.TB, root string, config wire.Map, fire func(tag s
 	o.DisabledRequisites = texts(valueOf(config, "disabled_requisites"))
 	own := grains(t)
 	return state.New(state.Deps{
-		Files: files{fileRoots}, Renderer: renderer(), Modules: functions, Functions: states.Test(), Fire: fire,
+		Files: files{fileRoots}, Renderer: rendertest.Renderer(), Modules: functions, Functions: states.Test(), Fire: fire,
 		Grains: func() wire.Map { return own },
 		Pillar: func(ctx context.Context, id string, grains wire.Map, saltenv, pillarenv string, over wire.Map) (wire.Map, error) {
 			made, err := c.Pillar(ctx, pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv, Override: over})
@@ -210,26 +200,7 @@ func newOrchestrator(t testing.TB, root string, config wire.Map, fire func(tag s
 	}, o, nil, nil)
 }
 
-// renderer is the one that all trees share.
-var renderer = sync.OnceValue(func() *render.Renderer {
-	dir, err := os.MkdirTemp("", "state-render")
-	if err != nil {
-		panic(err)
-	}
-	renderDir = dir
-	return render.New(render.Options{Dir: dir}, nil, nil)
-})
-
-var renderDir string
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if renderDir != "" {
-		renderer().Close()
-		os.RemoveAll(renderDir)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { rendertest.Main(m) }
 
 // show writes what a tree gave as testdata/orchestrate.py does.
 func show(t *testing.T, v any, root string) string {
@@ -238,7 +209,7 @@ func show(t *testing.T, v any, root string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return indent(t, []byte(text))
+	return salttrees.Indent(t, []byte(text))
 }
 
 func plain(v any, root string) any {

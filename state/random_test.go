@@ -1,11 +1,11 @@
 package state_test
 
 import (
+	"clustermaster/internal/salttrees"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -24,22 +24,22 @@ func TestRandomTrees(t *testing.T) {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
 	}
 	dir := t.TempDir()
-	var all []*tree
+	var all []*salttrees.Tree
 	for i := range *randomTrees {
 		g := growth{rand.New(rand.NewPCG(*randomSeed, uint64(i))), nil}
 		tr := g.tree(fmt.Sprintf("t%03d", i))
 		all = append(all, tr)
-		if err := os.WriteFile(filepath.Join(dir, tr.name+".txtar"), []byte(tr.text()), 0o600); err != nil {
+		if err := tr.Write(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
-	said := saltSays(t, dir)
+	said := corpus.Ask(t, dir)
 	ran := 0
 	for _, tr := range all {
 		root := t.TempDir()
-		got, want := circles(normal(show(t, orchestrate(t, tr, root), root))), circles(normal(said[tr.name]))
+		got, want := circles(normal(show(t, orchestrate(t, tr, root), root))), circles(normal(said[tr.Name]))
 		if got != want {
-			t.Errorf("%s\ngot\n%s\nwant\n%s", tr.text(), got, want)
+			t.Errorf("%s\ngot\n%s\nwant\n%s", tr.Text(), got, want)
 		}
 		if strings.Contains(want, "__run_num__") {
 			ran++
@@ -57,14 +57,6 @@ func circles(text string) string {
 	return circle.ReplaceAllString(text, "Recursive requisites were found")
 }
 
-func (t *tree) text() string {
-	var b strings.Builder
-	for _, p := range t.parts {
-		fmt.Fprintf(&b, "-- %s --\n%s", p.name, p.text)
-	}
-	return b.String()
-}
-
 // growth grows random trees.
 type growth struct {
 	*rand.Rand
@@ -74,11 +66,11 @@ type growth struct {
 func (g *growth) one(of ...string) string { return of[g.IntN(len(of))] }
 func (g *growth) in(n int) bool           { return g.IntN(n) == 0 }
 
-func (g *growth) tree(name string) *tree {
-	tr := &tree{name: name}
-	tr.set("config", "local: false\nstate_events: "+g.one("true", "false")+"\n")
+func (g *growth) tree(name string) *salttrees.Tree {
+	tr := &salttrees.Tree{Name: name}
+	tr.Set("config", "local: false\nstate_events: "+g.one("true", "false")+"\n")
 	if g.in(6) {
-		tr.set("request", "test: true\n")
+		tr.Set("request", "test: true\n")
 	}
 	slss := []string{"o", "x", "y"}[:1+g.IntN(3)]
 	bodies := map[string]*strings.Builder{}
@@ -108,7 +100,7 @@ func (g *growth) tree(name string) *tree {
 		fmt.Fprintf(bodies["o"], "exclude:\n  - %s\n", g.one("id: "+g.one(g.ids...), "sls: y", "x*"))
 	}
 	for _, sls := range slss {
-		tr.set("files/"+sls+".sls", bodies[sls].String())
+		tr.Set("files/"+sls+".sls", bodies[sls].String())
 	}
 	return tr
 }

@@ -74,7 +74,7 @@ func (r *reader) read(ctx context.Context, env string, patterns []string) (*dict
 				r.fault("No matching salt environment for environment '%s' found", env)
 			}
 		}
-		names = filter(names, pattern)
+		names = fnmatch.Filter(names, pattern)
 		if len(names) == 0 {
 			names = []string{pattern}
 		}
@@ -158,22 +158,6 @@ func (r *reader) available(env string) (names []string, ok bool) {
 	names = slices.Compact(names)
 	r.avail[env] = names
 	return names, true
-}
-
-func filter(names []string, pattern string) []string {
-	if !fnmatch.Magic(pattern) {
-		if _, ok := slices.BinarySearch(names, pattern); ok {
-			return []string{pattern}
-		}
-		return nil
-	}
-	var out []string
-	for _, name := range names {
-		if fnmatch.Match(pattern, name) {
-			out = append(out, name)
-		}
-	}
-	return out
 }
 
 // sls renders one SLS file with what it includes; nil is one without states. What is wrong with it is noted.
@@ -286,12 +270,12 @@ func (r *reader) include(ctx context.Context, state *dict, entry any, sls, env s
 	}
 	var resolved []string
 	if from != anyMatch {
-		if r.matches[from] || len(filter(avail, want)) > 0 {
+		if r.matches[from] || len(fnmatch.Filter(avail, want)) > 0 {
 			resolved = []string{from}
 		}
 	} else {
 		for _, e := range r.asked {
-			if names, _ := r.available(e); len(filter(names, want)) > 0 {
+			if names, _ := r.available(e); len(fnmatch.Filter(names, want)) > 0 {
 				resolved = append(resolved, e)
 			}
 		}
@@ -313,7 +297,7 @@ func (r *reader) include(ctx context.Context, state *dict, entry any, sls, env s
 		in = resolved[0]
 	}
 	own, _ := r.available(env)
-	names := filter(own, want)
+	names := fnmatch.Filter(own, want)
 	if len(names) == 0 {
 		names = []string{want}
 	}

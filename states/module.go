@@ -30,31 +30,9 @@ var ofPillar = []string{"pillar.get", "pillar.fetch", "pillar.items", "pillar.it
 func (m caller) execute(ctx context.Context, c state.Call, fun string, args []any, kwargs wire.Map) (any, error) {
 	v, err := m.modules.Call(ctx, c.Master, fun, args, kwargs)
 	if slices.Contains(ofPillar, fun) {
-		v = masked(v)
+		v = state.Masked(v)
 	}
 	return v, err
-}
-
-// masked is a value whose texts and numbers are not to be read; what is empty or false stays.
-func masked(v any) any {
-	switch v := v.(type) {
-	case wire.Map:
-		out := make(wire.Map, len(v))
-		for i, p := range v {
-			out[i] = wire.Pair{Key: p.Key, Value: masked(p.Value)}
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = masked(e)
-		}
-		return out
-	}
-	if pytext.Truth(v) {
-		return "**********"
-	}
-	return v
 }
 
 // run takes both forms: functions as keywords, or one function as the name.

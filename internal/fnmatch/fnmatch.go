@@ -4,6 +4,7 @@
 package fnmatch
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -89,4 +90,21 @@ func inClass(class string, r rune) bool {
 		}
 	}
 	return found != negated
+}
+
+// Filter returns the names that match, as Python's fnmatch.filter does. The names are sorted.
+func Filter(names []string, pattern string) []string {
+	if !Magic(pattern) {
+		if _, ok := slices.BinarySearch(names, pattern); ok {
+			return []string{pattern}
+		}
+		return nil
+	}
+	var out []string
+	for _, name := range names {
+		if Match(pattern, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }

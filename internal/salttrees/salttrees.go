@@ -43,13 +43,36 @@ func (t *Tree) Set(name, text string) {
 	t.Parts = append(t.Parts, Part{name, text})
 }
 
-// Write puts the tree into a folder.
-func (t *Tree) Write(dir string) error {
+// Text is the tree as its file has it.
+func (t *Tree) Text() string {
 	var b strings.Builder
 	for _, p := range t.Parts {
 		fmt.Fprintf(&b, "-- %s --\n%s", p.Name, p.Text)
 	}
-	return os.WriteFile(filepath.Join(dir, t.Name+".txtar"), []byte(b.String()), 0o644)
+	return b.String()
+}
+
+// Write puts the tree's file into a folder.
+func (t *Tree) Write(dir string) error {
+	return os.WriteFile(filepath.Join(dir, t.Name+".txtar"), []byte(t.Text()), 0o644)
+}
+
+// Place puts the files of the tree, the parts with a slash in their names, below root, whose name stands as ROOT in them.
+func (t *Tree) Place(tb testing.TB, root string) {
+	tb.Helper()
+	for _, p := range t.Parts {
+		if !strings.Contains(p.Name, "/") {
+			continue
+		}
+		full := filepath.Join(root, p.Name)
+		err := os.MkdirAll(filepath.Dir(full), 0o755)
+		if err == nil {
+			err = os.WriteFile(full, []byte(strings.ReplaceAll(p.Text, "ROOT", root)), 0o644)
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
 }
 
 // Corpus is the trees of a package.
