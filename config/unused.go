@@ -5,7 +5,6 @@ import "reflect"
 // unused are options of Salt's that this master takes and does nothing with, though an operator who sets one counts on it.
 var unused = []struct{ option, text string }{
 	{"auth.enable_expanded_auth_matching", "is not used: all minions of an order must be covered by one entry of external_auth; computers of ldap(...) are one entry"},
-	{"job_cache_store_endtime", "is not used: jobs are kept without the time of their end"},
 	{"key_logfile", "is not used: salt-key writes no log"},
 	{"log_datefmt", "is not used: lines have Salt's default form"},
 	{"log_datefmt_logfile", "is not used: lines have Salt's default form"}, {"log_fmt_console", "is not used: lines have Salt's default form"},
@@ -13,7 +12,7 @@ var unused = []struct{ option, text string }{
 	{"log_rotate_max_bytes", "is not used: have logrotate move the file, with copytruncate"},
 	{"ping_on_rotate", "is not used: a job that minions miss because keys were rotated is sent to them again"},
 	{"presence_events", "is not used: no presence events are fired"},
-	{"unique_jid", "is not used: job ids are unique in the cluster as they are"},
+	{"unique_jid", "is not used: job ids are times in microseconds, which a master gives once"},
 }
 
 // warnUnused names the options of unused that were switched on.

@@ -24,6 +24,8 @@ type Return struct {
 	Out     string // outputter, "" if the minion named none
 	FunArgs wire.Raw
 	Stamp   string // when it came, as wire.Stamp writes it
+	// End is when the job ended if this is its last return, as wire.JIDTime writes times; "" keeps none. It is a part of the job, not of the return.
+	End string
 }
 
 // Job is one published job.
@@ -156,6 +158,9 @@ func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return, accoun
 		}
 		puts = append(puts, c.put(ringstore.SpaceJobHeads, jid, headLoad, load, true))
 	}
+	if r.End != "" {
+		puts = append(puts, c.put(ringstore.SpaceJobHeads, jid, headEnd, []byte(r.End), false))
+	}
 	res, err := c.store.Write(ctx, jid, puts...)
 	if err != nil {
 		return false, fmt.Errorf("save return of %s for job %s: %w", id, jid, err)
@@ -186,7 +191,7 @@ func (c *Cache) PeerOf(ctx context.Context, jid string) (id string, found bool, 
 	return string(r.Value), found, nil
 }
 
-// SaveEndTime keeps when a job ended.
+// SaveEndTime keeps when a job ended, as a backup has it; returns bring it along.
 func (c *Cache) SaveEndTime(ctx context.Context, jid, end string) error {
 	if jid == "" {
 		return ErrNoJID

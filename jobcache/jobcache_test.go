@@ -91,6 +91,15 @@ func TestAJobAndItsReturns(t *testing.T) {
 	if ids, err := c.Returned(c.ctx, jid); err != nil || strings.Join(ids, " ") != "db1 web1" {
 		t.Error(ids, err)
 	}
+	// The last return tells the end, its repetition too; one that tells none changes nothing.
+	for _, end := range []string{"2026, Nov 21 09:38:26.000000", "2026, Nov 21 09:38:27.000000", ""} {
+		if _, err := c.SaveReturn(c.ctx, jid, "db2", Return{Return: raw(t, nil), End: end}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if job, _, err := c.Job(c.ctx, jid); err != nil || job.EndTime != "2026, Nov 21 09:38:27.000000" {
+		t.Errorf("end is %q, %v", job.EndTime, err)
+	}
 }
 
 // A return's own account of its job stays where nobody published the job, and never where somebody did, before or after.

@@ -47,6 +47,23 @@ func TestReturn(t *testing.T) {
 	}
 }
 
+// TestEndTimes: job_cache_store_endtime keeps when the last return came.
+func TestEndTimes(t *testing.T) {
+	t.Parallel()
+	for _, on := range []bool{false, true} {
+		k := newKit(t, func(o *Options, _ *Deps) { o.StoreEndTime = on })
+		m := k.accept("m1")
+		if got := m.call(dict("cmd", "_return", "return", true, "jid", "req", "fun", "test.ping", "fun_args", []any{})); got != nil {
+			t.Errorf("reply %v", got)
+		}
+		e := <-k.events.C
+		jid := must(e.Map()).String("jid")
+		if end := k.jobs.returns[jid]["m1"].End; (end != "") != on || on && end < wire.JIDTime(jid) {
+			t.Errorf("on %v: job %s ends %q", on, jid, end)
+		}
+	}
+}
+
 func TestSpontaneousReturn(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)

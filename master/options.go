@@ -35,6 +35,7 @@ type Options struct {
 	// Returns, events and data.
 	JobCache                  bool
 	ExtJobCache               string
+	StoreEndTime              bool // job_cache_store_endtime
 	RequireMinionSignMessages bool
 	DropMessagesSignatureFail bool
 	MinionDataCache           bool

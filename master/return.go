@@ -116,8 +116,12 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, value wire.Raw,
 	retcode, _ := load.Get("retcode")
 	success, _ := load.Get("success")
 	args, _ := load.Get("fun_args")
+	end := ""
+	if m.opts.StoreEndTime {
+		end = wire.JIDTime(wire.JID(m.now()))
+	}
 	first, err := m.deps.Jobs.SaveReturn(ctx, jid, id, jobcache.Return{
-		Return: value, Retcode: retcode, Success: success, FunArgs: args, Out: load.String("out"), Stamp: load.String("_stamp"),
+		Return: value, Retcode: retcode, Success: success, FunArgs: args, Out: load.String("out"), Stamp: load.String("_stamp"), End: end,
 	}, account)
 	if err != nil {
 		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)

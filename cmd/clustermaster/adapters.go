@@ -153,7 +153,7 @@ func masterOptions(o *config.Options) (master.Options, error) {
 	}
 	m.AutosignDir, m.AutosignTimeout, m.AutosignGrainsDir = filepath.Join(keys, "minions_autosign"), o.AutosignTimeout, o.AutosignGrainsDir
 	m.PermissivePkiAccess, m.MaxMinions, m.MaxPendingKeys, m.AuthEvents = o.PermissivePkiAccess, o.MaxMinions, o.MaxPendingKeys, o.AuthEvents
-	m.JobCache = o.JobCache
+	m.JobCache, m.StoreEndTime = o.JobCache, o.JobCacheStoreEndtime
 	m.RequireMinionSignMessages, m.DropMessagesSignatureFail = o.RequireMinionSignMessages, o.DropMessagesSignatureFail
 	m.MinionDataCache, m.MinionDataCacheEvents, m.EnforceMineCache = o.MinionDataCache, o.MinionDataEvents, o.EnforceMineCache
 	m.PillarCache = o.PillarCache
