@@ -122,6 +122,7 @@ func behind(t *testing.T, addr string, port int) ([]int, error) {
 // The shipped configuration does what its head promises, seen with masters whose
 // answers a test can choose.
 func TestShippedBalancer(t *testing.T) {
+	t.Parallel()
 	HAProxyProgram(t)
 	base := FreeBase(t, 3)
 	var fakes []*fakeMaster

@@ -10,6 +10,7 @@ import (
 
 // TestCacheBanks: what cache.store acknowledged every master fetches, whichever one of three is dead, and the dead one too when it is back.
 func TestCacheBanks(t *testing.T) {
+	t.Parallel()
 	c := NewCluster(t, ClusterOptions{})
 	c.StartMasters(t)
 	var want []string // the keys of bank shared; each holds its own name

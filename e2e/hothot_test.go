@@ -16,6 +16,7 @@ import (
 // TestMinionOfSeveralMasters has minions that know no balancer: each is signed in to every master at once (Salt's hot-hot list). Every
 // publication reaches such a minion once per master; it must run it once.
 func TestMinionOfSeveralMasters(t *testing.T) {
+	t.Parallel()
 	Venvs(t)
 	c := NewCluster(t, ClusterOptions{Extra: "auto_accept: True\n"})
 	c.StartMasters(t)

@@ -45,6 +45,7 @@ const shortWay = "one:\n  salt.function: [{name: test.ping}, {tgt: '*'}, {expect
 // TestOrchestration: an orchestration ends right, every minion in every step, though another master than the one that runs it is killed while the
 // minions are at work: the leader first, then a follower. The event that it waits for is fired at a third master.
 func TestOrchestration(t *testing.T) {
+	t.Parallel()
 	HAProxyProgram(t)
 	Venvs(t)
 	c := NewCluster(t, ClusterOptions{})

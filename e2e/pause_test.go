@@ -23,6 +23,7 @@ const steps = `
 // TestPausedFromOtherMasters: what other masters ask of an orchestration reaches it: to wait, to go on, to end. One whose salt-run is interrupted ends
 // as well.
 func TestPausedFromOtherMasters(t *testing.T) {
+	t.Parallel()
 	c := NewCluster(t, ClusterOptions{})
 	c.StartMasters(t)
 	c.WaitReady(t, 60*time.Second, c.Masters...)

@@ -110,6 +110,7 @@ react:
 // TestReactorAndSchedule: an event is reacted to once in the cluster, whatever master it enters; an entry of the schedule runs once a period; both while
 // masters are killed.
 func TestReactorAndSchedule(t *testing.T) {
+	t.Parallel()
 	HAProxyProgram(t)
 	Venvs(t)
 	dir := Folder(t)

@@ -30,8 +30,8 @@ func (m memoryUse) reclaimable() uint64 {
 	return m.free + m.objects - min(m.objects, m.live)
 }
 
-// worth says whether a collection would give back enough for what it costs, which goes with what is alive.
-func (m memoryUse) worth() bool { return m.reclaimable() >= max(worthGiving, m.live/8) }
+// worth says whether so many bytes are enough for what a collection costs, which goes with what is alive.
+func (m memoryUse) worth(n uint64) bool { return n >= max(worthGiving, m.live/8) }
 
 func readMemory(samples []metrics.Sample) memoryUse {
 	metrics.Read(samples)
@@ -55,6 +55,7 @@ func giveMemoryBack(ctx context.Context, reg prometheus.Registerer) {
 	defer tick.Stop()
 	samples := memorySamples()
 	before := readMemory(samples)
+	given := before.allocated
 	var next time.Time
 	for {
 		select {
@@ -65,12 +66,14 @@ func giveMemoryBack(ctx context.Context, reg prometheus.Registerer) {
 		now := readMemory(samples)
 		calm := now.allocated-before.allocated <= calmAllocs
 		before = now
-		if !calm || !now.worth() || time.Now().Before(next) {
+		// What a burst allocated may have been alive at the last collection, and be garbage now: that is seen by another one only.
+		if !calm || !now.worth(now.reclaimable()) && !now.worth(now.allocated-given) || time.Now().Before(next) {
 			continue
 		}
 		debug.FreeOSMemory()
 		times.Inc()
 		next = time.Now().Add(giveEvery)
 		before = readMemory(samples)
+		given = before.allocated
 	}
 }
