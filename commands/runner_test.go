@@ -78,9 +78,9 @@ func runnerScenes() []scene {
 				return nil
 			}),
 			run("jobs.last_run", "metadata={who: me}"), run("jobs.last_run", "metadata={who: nobody}"),
-			run("jobs.master").mask(`(pid:\n *)[0-9]+`, "${1}PID"),
 		}},
 		{name: "44_jobs_active", lines: []line{
+			run("jobs.master").mask(`(pid:\n *)[0-9]+`, "${1}PID"),
 			salt("web-a", "test.sleep", "12", "--async").saves("SLEEP"),
 			run("jobs.active", "--out=json").mask(`("web-[ab]": )[0-9]+`, "${1}PID"),
 		}, alone: true},

@@ -158,6 +158,13 @@ func takeOverCluster(t *testing.T, release string, shared bool) {
 	// That they answer is not asked: through a balancer in front of two masters a
 	// 3008 minion gets no pillar of Salt's own.
 	signedIn(t, c)
+	// Salt's masters tell each other of a key after the minion was let in. Ours take over what the first one has.
+	for _, id := range c.IDs() {
+		Eventually(t, 60*time.Second, c.Masters[0].ID+" has the key of "+id, func() error {
+			_, err := os.Stat(filepath.Join(folder(c.Masters[0]), "minions", id))
+			return err
+		})
+	}
 	key, err := os.ReadFile(filepath.Join(folder(c.Masters[0]), "cluster.pem"))
 	if err != nil {
 		t.Fatal(err)
