@@ -252,6 +252,44 @@ func TestAWriterWithAnOldRingIsRefusedAndComesAgain(t *testing.T) {
 	}
 }
 
+// TestALateRefusalIsOwed: an owner that knows a newer ring refuses a write when the others have made its quorum already. The owners of the
+// partition stay the same, so no comparison of the new ring would find what is missing there.
+func TestALateRefusalIsOwed(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "m1/a", "m2/b", "m3/c")
+	ctx := ctxFor(t)
+	k.settled()
+	old, late, key := k.ring, k.node("m3/c"), jobKey(1)
+	k.mu.Lock()
+	k.nodes["m1/a"].ring, k.nodes["m2/b"].ring = old, old
+	k.mu.Unlock()
+	k.setRing("m1/a", "m2/b", "m3/c")
+	eventually(t, "m3 knows the next ring", func() error {
+		if e := late.store.Info().Epoch; e != k.epoch {
+			return fmt.Errorf("epoch %d", e)
+		}
+		return nil
+	})
+	released := make(chan struct{})
+	k.mu.Lock()
+	k.slow = map[string]chan struct{}{late.name: released}
+	k.mu.Unlock()
+	if err := k.store("m1/a").Put(ctx, key, []byte("x"), inAnHour(k)); err != nil {
+		t.Fatal(err)
+	}
+	close(released)
+	k.mu.Lock()
+	k.nodes["m1/a"].ring, k.nodes["m2/b"].ring = nil, nil
+	k.mu.Unlock()
+	k.settled()
+	eventually(t, "m3 has the record", func() error {
+		if !late.holds(key) {
+			return errors.New("it lacks it")
+		}
+		return nil
+	})
+}
+
 // load writes first-wins records and counters all the time, and checks that no read misses what was acknowledged before
 // it began.
 type load struct {

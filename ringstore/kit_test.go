@@ -34,9 +34,10 @@ type kit struct {
 	nodes map[string]*kitNode
 	ring  *hashring.Ring
 	epoch uint64
-	cut   map[[2]string]bool // who does not reach whom
-	hung  map[string]bool    // who takes requests and answers none, as when stopped by a signal
-	old   map[string]bool    // who knows no questions, as the program did once
+	cut   map[[2]string]bool       // who does not reach whom
+	hung  map[string]bool          // who takes requests and answers none, as when stopped by a signal
+	slow  map[string]chan struct{} // nodes whose answers wait for its end
+	old   map[string]bool          // who knows no questions, as the program did once
 }
 
 type kitNode struct {
@@ -203,6 +204,12 @@ func (n *kitNode) hangUnary(ctx context.Context, req any, _ *grpc.UnaryServerInf
 	if n.isHung() {
 		<-ctx.Done()
 		return nil, ctx.Err()
+	}
+	n.kit.mu.Lock()
+	slow := n.kit.slow[n.name]
+	n.kit.mu.Unlock()
+	if slow != nil {
+		<-slow
 	}
 	return h(ctx, req)
 }

@@ -379,6 +379,11 @@ func (w *replication) answered(t target, lost []kept, stale uint64, err error) {
 	}
 	w.out = slices.Delete(w.out, at, at+1)
 	switch {
+	case stale != 0 && w.ended && w.stale == 0:
+		// The others made the quorum before; nobody comes again for this copy.
+		w.mu.Unlock()
+		w.makeUp(t)
+		return
 	case stale != 0:
 		w.stale = max(w.stale, stale)
 		w.end(nil)
@@ -477,6 +482,21 @@ func (w *replication) owe(t target) {
 	changes := make([]change, len(w.records))
 	for i := range w.records {
 		changes[i] = change{rec: w.records[i], owed: []string{t.owner}, standIn: !mine, under: under}
+	}
+	if !w.s.commit.try(&task{changes: changes, done: func(*task) {}}) {
+		w.s.met.debtsLost.Inc()
+	}
+}
+
+// makeUp sees to the copy of an owner that refused the write for its old ring after the write had ended.
+func (w *replication) makeUp(t target) {
+	if t.owner != w.s.self {
+		w.owe(t)
+		return
+	}
+	changes := make([]change, len(w.records))
+	for i := range w.records {
+		changes[i].rec = w.records[i]
 	}
 	if !w.s.commit.try(&task{changes: changes, done: func(*task) {}}) {
 		w.s.met.debtsLost.Inc()
