@@ -42,10 +42,10 @@ const (
 	largePieces = 8
 )
 
-// manyEnv is the environment of pillar_roots whose top file gives everybody manySLS files with Jinja.
+// manySLS is how many SLS files with Jinja the top file gives to minions with the grain manyGrain.
 const (
-	manyEnv = "many"
-	manySLS = 40
+	manySLS   = 40
+	manyGrain = "tree"
 )
 
 // group is a set of masters as child processes, one or a cluster.
@@ -155,11 +155,16 @@ func makeFiles(root string) error {
 	return nil
 }
 
-// makePillar makes a pillar root with one small SLS for everybody.
+// makePillar makes a pillar root with one small SLS for everybody, and manySLS for those who have the grain.
 func makePillar(root string) error {
 	err := os.MkdirAll(root, 0o755)
+	top := "base:\n  '*':\n    - small\n  '" + manyGrain + ":many':\n    - match: grain\n"
+	for i := 0; err == nil && i < manySLS; i++ {
+		top += fmt.Sprintf("    - part%d\n", i)
+		err = os.WriteFile(filepath.Join(root, fmt.Sprintf("part%d.sls", i)), fmt.Appendf(nil, manyText, i, i), 0o644)
+	}
 	for name, text := range map[string]string{
-		"top.sls":   "base:\n  '*':\n    - small\n",
+		"top.sls":   top,
 		"small.sls": "bench:\n  role: web\n  ports: [80, 443]\n  owner: {name: someone, mail: someone@example.net}\n",
 	} {
 		if err == nil {
@@ -187,23 +192,6 @@ part%d:
   limits: {memory: {{ grains['mem_total'] // 2 }}, cpus: {{ grains['num_cpus'] }}}
 `
 
-// makeManyPillar makes the pillar root of manyEnv.
-func makeManyPillar(root string) error {
-	err := os.MkdirAll(root, 0o755)
-	top := manyEnv + ":\n  '*':\n"
-	for i := 0; err == nil && i < manySLS; i++ {
-		top += fmt.Sprintf("    - part%d\n", i)
-		err = os.WriteFile(filepath.Join(root, fmt.Sprintf("part%d.sls", i)), fmt.Appendf(nil, manyText, i, i), 0o644)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(root, "top.sls"), []byte(top), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("make pillar root: %w", err)
-	}
-	return nil
-}
-
 // rootsOf is where a master's file_roots and pillar_roots are.
 func (o *group) rootsOf(m *masterProcess) (files, pillar string) {
 	dir := o.dir
@@ -225,7 +213,7 @@ func (o *group) configure(m *masterProcess) error {
 	}
 	files, pillar := o.rootsOf(m)
 	text := fmt.Sprintf("id: %s\ninterface: %s\nroot_dir: %s\nsock_dir: %s\nuser: %s\nlog_level: warning\nauto_accept: true\n"+
-		"file_roots: {base: [%s]}\npillar_roots: {base: [%s], %s: [%s]}\n%s", id, m.host, m.dir, sockFolder, name, files, pillar, manyEnv, manyRoot(pillar), o.product.options)
+		"file_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n%s", id, m.host, m.dir, sockFolder, name, files, pillar, o.product.options)
 	if len(o.masters) > 1 {
 		text += fmt.Sprintf("cluster_id: bench\ncluster_secret: %s\ncluster_peers:\n", o.secret)
 		for _, p := range o.masters {
@@ -250,14 +238,8 @@ func (o *group) configure(m *masterProcess) error {
 	if err := makeFiles(files); err != nil {
 		return err
 	}
-	if err := makePillar(pillar); err != nil {
-		return err
-	}
-	return makeManyPillar(manyRoot(pillar))
+	return makePillar(pillar)
 }
-
-// manyRoot is beside the other root.
-func manyRoot(pillar string) string { return pillar + "-" + manyEnv }
 
 // start runs the program in a process group of its own; its output goes to DIR/out.
 func (m *masterProcess) start(argv []string) error {

@@ -234,9 +234,9 @@ func sendEvent(ctx context.Context, s *session, l *line, _ *job) error {
 }
 
 // pillarLoad is the request of session s.
-func (s *session) pillarLoad(grains wire.Map, pillarenv any) wire.Map {
+func (s *session) pillarLoad(grains wire.Map) wire.Map {
 	return wire.Map{
-		{Key: "id", Value: s.id}, {Key: "grains", Value: grains}, {Key: "saltenv", Value: nil}, {Key: "pillarenv", Value: pillarenv},
+		{Key: "id", Value: s.id}, {Key: "grains", Value: grains}, {Key: "saltenv", Value: nil}, {Key: "pillarenv", Value: nil},
 		{Key: "pillar_override", Value: wire.Map{}}, {Key: "extra_minion_data", Value: wire.Map{}},
 		{Key: "ver", Value: "2"}, {Key: "cmd", Value: "_pillar"},
 	}
@@ -248,10 +248,13 @@ const (
 	manyPillar  = 8000
 )
 
+// many is the grain for which the top file has manySLS files.
+var many = wire.Pair{Key: manyGrain, Value: "many"}
+
 // sendPillar checks the answer's shape only: opening it is a private operation with the
 // minion's key. Every minion has opened its first pillar while it was set up.
 func sendPillar(ctx context.Context, s *session, l *line, _ *job) error {
-	return sendPillarOf(ctx, s, l, s.pillarLoad(grains(s.id), nil), smallPillar)
+	return sendPillarOf(ctx, s, l, s.pillarLoad(grains(s.id)), smallPillar)
 }
 
 // changedGrains make the master keep other grains, on its disks, before it answers.
@@ -260,15 +263,15 @@ func changedGrains(id string, j *job) wire.Map {
 }
 
 func sendPillarGrains(ctx context.Context, s *session, l *line, j *job) error {
-	return sendPillarOf(ctx, s, l, s.pillarLoad(changedGrains(s.id, j), nil), smallPillar)
+	return sendPillarOf(ctx, s, l, s.pillarLoad(changedGrains(s.id, j)), smallPillar)
 }
 
 func sendPillarMany(ctx context.Context, s *session, l *line, _ *job) error {
-	return sendPillarOf(ctx, s, l, s.pillarLoad(grains(s.id), manyEnv), manyPillar)
+	return sendPillarOf(ctx, s, l, s.pillarLoad(append(grains(s.id), many)), manyPillar)
 }
 
 func sendPillarManyGrains(ctx context.Context, s *session, l *line, j *job) error {
-	return sendPillarOf(ctx, s, l, s.pillarLoad(changedGrains(s.id, j), manyEnv), manyPillar)
+	return sendPillarOf(ctx, s, l, s.pillarLoad(append(changedGrains(s.id, j), many)), manyPillar)
 }
 
 func sendPillarOf(ctx context.Context, s *session, l *line, load wire.Map, least int) error {
@@ -286,7 +289,7 @@ func sendPillarOf(ctx context.Context, s *session, l *line, load wire.Map, least
 
 // openPillar fetches the pillar once with all checks.
 func openPillar(ctx context.Context, s *session, l *line, _ *job) error {
-	nonce, reply, err := s.send(ctx, l, s.pillarLoad(grains(s.id), nil))
+	nonce, reply, err := s.send(ctx, l, s.pillarLoad(grains(s.id)))
 	if err == nil {
 		_, err = wire.OpenPrivate(s.key.private, s.master, s.sender, reply, "pillar", nonce)
 	}
