@@ -31,16 +31,9 @@ func (r *keyRun) external(ctx context.Context, action string) int {
 		r.env.errorf("ERROR: %s", err)
 		return ExitFailed
 	}
-	name, all := strings.CutSuffix(action, "_all")
-	match := r.v.text(name)
-	if all {
-		match = "*"
-	}
+	name, match := r.asked(action)
 	switch name {
 	case "list":
-		if all {
-			match = "all"
-		}
 		return r.showWheel(ctx, "key.list", match)
 	case "print", "finger":
 		return r.showWheel(ctx, "key."+name, match)

@@ -188,17 +188,22 @@ func (r *keyRun) connect(ctx context.Context) error {
 	return nil
 }
 
-func (r *keyRun) act(ctx context.Context, action string) int {
+// asked is what an action does, and to which keys or lists: all of them for one that ends with _all.
+func (r *keyRun) asked(action string) (name, match string) {
 	name, all := strings.CutSuffix(action, "_all")
-	match := r.v.text(name)
-	if all {
-		match = "*"
+	switch {
+	case all && name == "list":
+		return name, "all"
+	case all:
+		return name, "*"
 	}
+	return name, r.v.text(name)
+}
+
+func (r *keyRun) act(ctx context.Context, action string) int {
+	name, match := r.asked(action)
 	switch name {
 	case "list":
-		if all {
-			match = "all"
-		}
 		states, _ := statesOf(match)
 		return r.display(r.listing(states, func(operator.Key) any { return nil }, false))
 	case "print":
