@@ -11,9 +11,6 @@ import (
 	"clustermaster/wire"
 )
 
-// Supported are the modules that there are. Salt's others want software of their own (reclass, varstack, a Cobbler or Mongo server).
-var Supported = []string{"ext_nodes", "saltclass"}
-
 // Request is what a minion asks with.
 type Request struct {
 	ID           string // that the channel has confirmed
@@ -52,7 +49,8 @@ type Tops struct {
 	log     *slog.Logger
 }
 
-// New reads the option master_tops: module to its own options. Error: a module that there is not, or options of the wrong shape.
+// New reads the option master_tops: module to its own options. Salt's other modules want software of their own (reclass, varstack, a Cobbler or
+// Mongo server). Error: a module that there is not, or options of the wrong shape.
 func New(option wire.Map, d Deps) (*Tops, error) {
 	t := &Tops{log: d.Log.With("component", "tops")}
 	for _, p := range option {
