@@ -48,6 +48,7 @@ var rooms = map[string]room{
 	"states":              {[]string{"gather", "internal/fnmatch", "internal/pyregex", "internal/pytext", "modules", "state", "wire"}, "state functions ask for minions and runners through interfaces"},
 	"event":               {[]string{"wire"}, "the bus knows tags, not what they mean"},
 	"target":              {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "matchers are functions of what a Source says"},
+	"internal/logtest":    {nil, "a kit of tests"},
 	"internal/salttrees":  {nil, "a kit of tests"},
 	"render/rendertest":   {[]string{"render"}, "the renderer of tests"},
 	"ringstore/ringtest":  {[]string{"hashring", "ringstore"}, "the stores of tests"},

@@ -1,7 +1,6 @@
 package reactor
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"clustermaster/event"
+	"clustermaster/internal/logtest"
 	"clustermaster/internal/pytext"
 	"clustermaster/render"
 	"clustermaster/wire"
@@ -57,7 +57,7 @@ type world struct {
 	*Reactor
 	bus *event.Bus
 	dir string
-	log *logged
+	log *logtest.Buffer
 
 	metrics *prometheus.Registry
 
@@ -65,24 +65,6 @@ type world struct {
 	done []string
 	hold chan struct{} // runner functions wait for it
 	c    Changes
-}
-
-// logged is a log that is read while it grows.
-type logged struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func (w *world) note(form string, args ...any) {
@@ -110,7 +92,7 @@ func newWorld(t testing.TB, rules map[string][]string, files map[string]string, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{bus: event.NewBus(0, nil, nil), dir: t.TempDir(), log: &logged{}, metrics: prometheus.NewRegistry()}
+	w := &world{bus: event.NewBus(0, nil, nil), dir: t.TempDir(), log: &logtest.Buffer{}, metrics: prometheus.NewRegistry()}
 	for name, text := range files {
 		path := filepath.Join(w.dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

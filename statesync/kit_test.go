@@ -1,7 +1,6 @@
 package statesync
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"clustermaster/internal/logtest"
 )
 
 // company is a set of masters in one process: real folders and real gRPC; only what they agree on is kept by the test.
@@ -42,28 +43,11 @@ type box struct {
 	opts    Options
 	server  *grpc.Server
 	conn    *grpc.ClientConn
-	log     *lockedBuffer
+	log     *logtest.Buffer
 	stopRun context.CancelFunc
 
 	away    bool // guarded by company.mu, as is the next
 	outside bool // it has not entered the ring
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func newCompany(t testing.TB, n int, change ...func(i int, o *Options)) *company {
@@ -81,7 +65,7 @@ func (c *company) add(change ...func(i int, o *Options)) *box {
 	c.t.Helper()
 	id := fmt.Sprintf("m%d", len(c.boxes)+1)
 	top := filepath.Join(c.t.TempDir(), id)
-	b := &box{c: c, node: id + "/1", dir: filepath.Join(top, "data"), file: filepath.Join(top, "srv"), pillar: filepath.Join(top, "pillar"), log: &lockedBuffer{}}
+	b := &box{c: c, node: id + "/1", dir: filepath.Join(top, "data"), file: filepath.Join(top, "srv"), pillar: filepath.Join(top, "pillar"), log: &logtest.Buffer{}}
 	b.opts = Options{
 		ID: id, Isolated: true, Tick: 20 * time.Millisecond,
 		File: []Env{{Name: "base", Dirs: []string{b.file}}}, Pillar: []Env{{Name: "base", Dirs: []string{b.pillar}}},

@@ -21,6 +21,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"clustermaster/internal/logtest"
 	"clustermaster/transport/peer/peerpb"
 )
 
@@ -137,7 +138,7 @@ func TestJoin(t *testing.T) {
 	if _, _, err := joiner.askJoin(member, testK(), ""); !errors.Is(err, ErrUnanswered) || strings.Contains(err.Error(), "no leader") {
 		t.Errorf("failing handler: %v", err)
 	}
-	eventually(t, "logged", func() bool { return member.logs.contains("no leader") })
+	eventually(t, "logged", func() bool { return member.logs.Contains("no leader") })
 }
 
 func TestJoinKeyRefusesWeakSecrets(t *testing.T) {
@@ -200,9 +201,9 @@ func TestJoinRefusals(t *testing.T) {
 			}
 			if tc.reason != "" {
 				eventually(t, "counted as "+tc.reason, func() bool { return member.refusedFor(tc.reason) == 1 })
-				eventually(t, "logged with address", func() bool { return member.logs.contains("addr=127.0.0.1:") })
+				eventually(t, "logged with address", func() bool { return member.logs.Contains("addr=127.0.0.1:") })
 			}
-			if member.logs.contains(testSecret) || joiner.logs.contains(testSecret) {
+			if member.logs.Contains(testSecret) || joiner.logs.Contains(testSecret) {
 				t.Error("the secret is in a log")
 			}
 		})
@@ -295,7 +296,7 @@ func tap(t *testing.T, to string) (addr string, sent func() []byte) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ln.Close() })
-	var kept syncBuffer
+	var kept logtest.Buffer
 	go func() {
 		in, err := ln.Accept()
 		if err != nil {

@@ -1,13 +1,11 @@
 package peer
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +14,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"clustermaster/internal/logtest"
 )
 
 // members is a Pins that tests write to.
@@ -74,7 +74,7 @@ type master struct {
 	node string
 	key  *NodeKey
 	reg  *prometheus.Registry
-	logs *syncBuffer
+	logs *logtest.Buffer
 	stop func() // ends Serve and waits
 }
 
@@ -85,7 +85,7 @@ func newPort(t *testing.T, pins Pins, node string, tune ...func(*Config)) *maste
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &master{t: t, node: node, key: key, reg: prometheus.NewRegistry(), logs: &syncBuffer{}}
+	m := &master{t: t, node: node, key: key, reg: prometheus.NewRegistry(), logs: &logtest.Buffer{}}
 	cfg := Config{
 		Listen: "127.0.0.1:0", Key: key, Pins: pins, Registerer: m.reg,
 		Log: slog.New(slog.NewTextHandler(m.logs, nil)),
@@ -198,26 +198,6 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
-
-// syncBuffer collects log lines from many goroutines.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
-func (s *syncBuffer) contains(text string) bool { return strings.Contains(s.String(), text) }
 
 // TestMain lets the test binary be another master, for tests that stop or kill
 // a real process.

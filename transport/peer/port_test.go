@@ -180,7 +180,7 @@ func TestStrangersAreRefused(t *testing.T) {
 			}
 			tc.knock(t, raw)
 			eventually(t, "counted as "+tc.reason, func() bool { return ms[0].refusedFor(tc.reason) == 1 })
-			eventually(t, "logged with the address", func() bool { return ms[0].logs.contains("addr=" + raw.LocalAddr().String()) })
+			eventually(t, "logged with the address", func() bool { return ms[0].logs.Contains("addr=" + raw.LocalAddr().String()) })
 			eventually(t, "a member is served", func() bool { return ms[1].ping(ms[0].node) == nil })
 			if n := ms[0].count("clustermaster_peer_refused_total"); n != 1 {
 				t.Errorf("%v refusals in all, want 1", n)
