@@ -103,9 +103,7 @@ func (r *saltRun) noBatch(refusal string) int {
 
 // window is the job of this run as a batch.
 func (r *saltRun) window(size string) *gather.Batch {
-	job := r.job
-	job.JID = wire.JID(time.Now())
 	return &gather.Batch{
-		Job: job, Size: size, Wait: time.Duration(r.v.float("batch_wait") * float64(time.Second)), Failhard: r.v.on("failhard"), Options: r.wait,
+		Job: r.job, Size: size, Wait: time.Duration(r.v.float("batch_wait") * float64(time.Second)), Failhard: r.v.on("failhard"), Options: r.wait,
 	}
 }

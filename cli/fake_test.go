@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,8 +36,9 @@ type fakeDaemon struct {
 	local      map[string]string
 	note       string
 	runner     func(r operator.RunRequest, out func(string, any)) (operator.RunResult, error)
-	refuse     string // error text of every publication
-	home       string // of who runs commands
+	refuse     string       // error text of every publication
+	home       string       // of who runs commands
+	made       atomic.Int64 // job ids
 
 	mu        sync.Mutex
 	published []gather.Publish
@@ -90,6 +92,10 @@ func (d *fakeDaemon) MakeToken(_ context.Context, c operator.Credentials) (strin
 		return "tok", nil
 	}
 	return "", nil
+}
+
+func (d *fakeDaemon) NewJID(context.Context) (string, error) {
+	return fmt.Sprintf("20261121093513%06d", 900000+d.made.Add(1)), nil
 }
 
 func (d *fakeDaemon) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {

@@ -12,7 +12,6 @@ var unused = []struct{ option, text string }{
 	{"log_rotate_max_bytes", "is not used: have logrotate move the file, with copytruncate"},
 	{"ping_on_rotate", "is not used: a job that minions miss because keys were rotated is sent to them again"},
 	{"presence_events", "is not used: no presence events are fired"},
-	{"unique_jid", "is not used: job ids are times in microseconds, which a master gives once"},
 }
 
 // warnUnused names the options of unused that were switched on.

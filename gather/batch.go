@@ -10,13 +10,12 @@ import (
 	"time"
 
 	"clustermaster/internal/pytext"
-	"clustermaster/wire"
 )
 
 // A Batch runs a job on the minions that answer a ping, on a window of them that slides on as they return, as Salt's batch does. All parts of the
 // job have one jid. The functions are called from Run's goroutine; one that is nil is left out.
 type Batch struct {
-	Job      Publish       // its JID may be empty
+	Job      Publish       // if its JID is empty Run makes one
 	Size     string        // of the window: a number of minions, or of percent of those that answered, as 25%
 	Wait     time.Duration // after a return, before its place in the window is free
 	Failhard bool          // end at the first return that failed
@@ -55,9 +54,12 @@ func (b *Batch) Run(ctx context.Context, m Master) (s BatchSummary, err error) {
 	if err != nil {
 		return s, err
 	}
-	if s.JID = b.Job.JID; s.JID == "" {
-		s.JID = wire.JID(time.Now())
+	if b.Job.JID == "" {
+		if b.Job.JID, err = m.NewJID(ctx); err != nil {
+			return s, fmt.Errorf("make job id: %w", err)
+		}
 	}
+	s.JID = b.Job.JID
 	ctx, cancel := context.WithCancel(ctx)
 	happenings := make(chan happening)
 	slices, active := 0, make(map[string]bool)

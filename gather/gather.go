@@ -93,6 +93,8 @@ type Events interface {
 
 // Master is what gathering asks of a master.
 type Master interface {
+	// NewJID makes the id of a job that is then published: who waits for returns listens before anything is sent.
+	NewJID(ctx context.Context) (string, error)
 	Publish(ctx context.Context, p Publish) (Published, error)
 	// Subscribe returns when every reachable master sends the events of the prefix.
 	Subscribe(ctx context.Context, prefix string) (Events, error)
@@ -128,7 +130,10 @@ func Run(ctx context.Context, m Master, p Publish, o Options, onReturn func(id s
 		o.GatherJobTimeout = 10 * time.Second
 	}
 	if p.JID == "" {
-		p.JID = wire.JID(time.Now())
+		var err error
+		if p.JID, err = m.NewJID(ctx); err != nil {
+			return Summary{}, fmt.Errorf("make job id: %w", err)
+		}
 	}
 	// First listen, then send: a fast minion must not answer into the void.
 	events, err := m.Subscribe(ctx, "salt/job/"+p.JID+"/")

@@ -3,9 +3,11 @@ package gather
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +26,7 @@ type simulated struct {
 	findJobs int
 	wg       sync.WaitGroup
 	closed   int
+	made     atomic.Int64 // job ids
 
 	reads     []int         // how many ids each read of the cache asked for
 	readBytes int           // how many returns came from it
@@ -53,6 +56,10 @@ func (s *stream) Close() {
 	defer s.sim.mu.Unlock()
 	delete(s.sim.subs, s)
 	s.sim.closed++
+}
+
+func (s *simulated) NewJID(context.Context) (string, error) {
+	return fmt.Sprintf("20261121093513%06d", s.made.Add(1)), nil
 }
 
 func (s *simulated) Subscribe(_ context.Context, prefix string) (Events, error) {

@@ -1,11 +1,6 @@
 package gather
 
-import (
-	"context"
-	"time"
-
-	"clustermaster/wire"
-)
+import "context"
 
 // poll is one round of saltutil.find_job. It is sent beside the waiting for returns, which must not stop meanwhile.
 type poll struct {
@@ -20,12 +15,13 @@ func (p *poll) start(ctx context.Context, g *gathering) {
 	ctx, p.cancel = context.WithCancel(ctx)
 	p.done = make(chan struct{})
 	p.started = make(chan Events, 1)
-	ask := Publish{
-		Tgt: g.missing(), TgtType: "list", Fun: "saltutil.find_job", Arg: []any{g.jid}, User: g.user,
-		JID: wire.JID(time.Now()),
-	}
+	ask := Publish{Tgt: g.missing(), TgtType: "list", Fun: "saltutil.find_job", Arg: []any{g.jid}, User: g.user}
 	go func(started chan<- Events, done chan<- struct{}) {
 		defer close(done)
+		var err error
+		if ask.JID, err = g.master.NewJID(ctx); err != nil {
+			return
+		}
 		events, err := g.master.Subscribe(ctx, "salt/job/"+ask.JID+"/")
 		if err != nil {
 			return

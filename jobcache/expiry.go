@@ -18,19 +18,10 @@ func (c *Cache) expiry(jid string) (at time.Time, exact bool) {
 		return time.Time{}, true
 	}
 	now := c.now()
-	if t, ok := jidTime(jid); ok && t.Add(c.keep).After(now) && t.Before(now.Add(ahead)) {
+	if t, ok := wire.ParseJID(jid); ok && t.Add(c.keep).After(now) && t.Before(now.Add(ahead)) {
 		return t.Add(c.keep).Truncate(time.Second).Add(time.Second), true
 	}
 	return now.Add(c.keep), false
-}
-
-// jidTime reads the time that a job id carries, UTC.
-func jidTime(jid string) (time.Time, bool) {
-	if !wire.IsJID(jid) {
-		return time.Time{}, false
-	}
-	t, err := time.Parse("20060102150405.000000", jid[:14]+"."+jid[14:20])
-	return t, err == nil
 }
 
 func (c *Cache) put(space ringstore.Space, jid, name string, value []byte, first bool) ringstore.Put {

@@ -41,6 +41,7 @@ const (
 	headLoad = "load"
 	headEnd  = "end"
 	peerName = "peer" // the minion that ordered it, in the space of the job
+	noCache  = "nocache"
 
 	minionsPrefix = "m/" // then the source, "/" and a hash of the list: lists of one source add up too
 	returnPrefix  = "r/" // then the minion id
@@ -191,7 +192,31 @@ func (c *Cache) PeerOf(ctx context.Context, jid string) (id string, found bool, 
 	return string(r.Value), found, nil
 }
 
-// SaveEndTime keeps when a job ended, as a backup has it; returns bring it along.
+// SaveNoCache notes that no return of a job is to be kept, for as long as the job is. It is for good, as in Salt: who publishes under the
+// same jid again can't take it back.
+func (c *Cache) SaveNoCache(ctx context.Context, jid string) error {
+	if jid == "" {
+		return ErrNoJID
+	}
+	if _, err := c.store.Write(ctx, jid, c.put(ringstore.SpaceJobs, jid, noCache, []byte{}, true)); err != nil {
+		return fmt.Errorf("save nocache of job %s: %w", jid, err)
+	}
+	return nil
+}
+
+// NoCache reports whether the returns of a job are not to be kept. Whoever takes a return must ask: SaveReturn does not.
+func (c *Cache) NoCache(ctx context.Context, jid string) (bool, error) {
+	if jid == "" {
+		return false, nil
+	}
+	_, found, err := c.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceJobs, Place: jid, Name: noCache})
+	if err != nil {
+		return false, fmt.Errorf("read nocache of job %s: %w", jid, err)
+	}
+	return found, nil
+}
+
+// SaveEndTime keeps when a job ended: returns that are kept bring it along, those of a nocache job and of a backup do not.
 func (c *Cache) SaveEndTime(ctx context.Context, jid, end string) error {
 	if jid == "" {
 		return ErrNoJID

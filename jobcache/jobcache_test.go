@@ -102,6 +102,41 @@ func TestAJobAndItsReturns(t *testing.T) {
 	}
 }
 
+// TestNoCache: a job is marked for as long as it is kept, and the mark is none of its returns or minions.
+func TestNoCache(t *testing.T) {
+	t.Parallel()
+	c := open(t, 86400)
+	if marked, err := c.NoCache(c.ctx, jid); marked || err != nil {
+		t.Fatal(marked, err)
+	}
+	for range 2 { // a second publisher changes nothing
+		if err := c.SaveNoCache(c.ctx, jid); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SaveLoad(c.ctx, jid, wire.Map{{Key: "fun", Value: "test.ping"}}, []string{"web1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if marked, err := New(c.store, 86400, nil).NoCache(c.ctx, jid); !marked || err != nil {
+		t.Error(marked, err)
+	}
+	if marked, err := c.NoCache(c.ctx, jid+"_1"); marked || err != nil {
+		t.Error("another job is marked too", err)
+	}
+	job, found, err := c.Job(c.ctx, jid)
+	returns, err2 := c.Returns(c.ctx, jid)
+	if err != nil || err2 != nil || !found || strings.Join(job.Minions, " ") != "web1" || len(returns) > 0 {
+		t.Errorf("%+v, %v, %v; returns %v, %v", job, found, err, returns, err2)
+	}
+	c.now = c.now.Add(86402 * time.Second)
+	if marked, err := c.NoCache(c.ctx, jid); marked || err != nil {
+		t.Error("the mark outlives the job", err)
+	}
+	if err := c.SaveNoCache(c.ctx, ""); !errors.Is(err, ErrNoJID) {
+		t.Error(err)
+	}
+}
+
 // A return's own account of its job stays where nobody published the job, and never where somebody did, before or after.
 func TestAReturnBringsTheLoadOfAJobThatNobodyPublished(t *testing.T) {
 	t.Parallel()

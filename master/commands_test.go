@@ -85,8 +85,8 @@ func TestSpontaneousReturn(t *testing.T) {
 		if _, kept := k.jobs.returns[jid]["m1"]; kept == nocache {
 			t.Errorf("nocache %v: kept %v", nocache, kept)
 		}
-		if l, ok := k.jobs.loads[jid]; ok == nocache || (ok && l.String("tgt") != "m1") {
-			t.Errorf("nocache %v: load %v", nocache, l)
+		if l, ok := k.jobs.loads[jid]; !ok || l.String("tgt") != "m1" || has(l, "return") || k.jobs.nocache[jid] != nocache {
+			t.Errorf("nocache %v: load %v, marked %v", nocache, l, k.jobs.nocache[jid])
 		}
 	}
 }

@@ -108,6 +108,11 @@ type Jobs interface {
 	// SaveReturn keeps a return on stable storage; the first one of a minion stays. account, if not nil, is kept as the
 	// job's load unless there is one.
 	SaveReturn(ctx context.Context, jid, id string, r jobcache.Return, account wire.Map) (first bool, err error)
+	// SaveNoCache notes that no return of a job is to be kept; NoCache tells.
+	SaveNoCache(ctx context.Context, jid string) error
+	NoCache(ctx context.Context, jid string) (bool, error)
+	// SaveEndTime keeps when a job ended.
+	SaveEndTime(ctx context.Context, jid, end string) error
 	// SavePeer notes the minion that ordered a job; PeerOf tells it.
 	SavePeer(ctx context.Context, jid, id string) error
 	PeerOf(ctx context.Context, jid string) (id string, found bool, err error)
@@ -172,6 +177,7 @@ type Publication struct {
 	Payload []byte
 	JID     string
 	Hold    time.Duration // also for subscribers that come within this time
+	NoCache bool          // returns of this job are not kept: what masters tell each other with it
 }
 
 // Subscribers are the publish sessions of this master.

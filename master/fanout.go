@@ -45,7 +45,7 @@ func (m *Master) fanOut(ctx context.Context, p Publication, epoch uint64, doubtf
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	request := &masterpb.DeliverRequest{
-		Jid: p.JID, Payload: p.Payload, Topics: p.Topics, AesEpoch: epoch, HoldMs: p.Hold.Milliseconds(),
+		Jid: p.JID, Payload: p.Payload, Topics: p.Topics, AesEpoch: epoch, HoldMs: p.Hold.Milliseconds(), Nocache: p.NoCache,
 	}
 	for _, node := range m.others() {
 		all.Go(func() {

@@ -188,12 +188,37 @@ type fakeJobs struct {
 	minions map[string][]string
 	returns map[string]map[string]jobcache.Return
 	peers   map[string]string
+	nocache map[string]bool
+	ends    map[string]string
+	asked   int // for nocache
 	offered int // accounts of jobs that came with returns
 	err     error
 }
 
 func newFakeJobs() *fakeJobs {
-	return &fakeJobs{loads: map[string]wire.Map{}, minions: map[string][]string{}, returns: map[string]map[string]jobcache.Return{}, peers: map[string]string{}}
+	return &fakeJobs{loads: map[string]wire.Map{}, minions: map[string][]string{}, returns: map[string]map[string]jobcache.Return{}, peers: map[string]string{},
+		nocache: map[string]bool{}, ends: map[string]string{}}
+}
+
+func (j *fakeJobs) SaveNoCache(_ context.Context, jid string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.nocache[jid] = true
+	return j.err
+}
+
+func (j *fakeJobs) NoCache(_ context.Context, jid string) (bool, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.asked++
+	return j.nocache[jid], j.err
+}
+
+func (j *fakeJobs) SaveEndTime(_ context.Context, jid, end string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.ends[jid] = end
+	return j.err
 }
 
 func (j *fakeJobs) SaveLoad(_ context.Context, jid string, load wire.Map, minions []string) error {

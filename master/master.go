@@ -78,6 +78,9 @@ func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (
 	if m.deps.ACL == nil {
 		m.deps.ACL = new(acl.Rules)
 	}
+	if opts.UniqueJID {
+		m.jids.suffix = uniqueSuffix(opts.Node)
+	}
 	m.stopped, m.stop = context.WithCancel(context.Background())
 	return m, nil
 }

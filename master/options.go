@@ -10,6 +10,7 @@ import (
 // Options are the master options that requests and publications depend on, named as in Salt's config.
 type Options struct {
 	ID          string
+	Node        string // name of this master in the cluster, for UniqueJID
 	PublishPort int
 
 	// Channel.
@@ -70,6 +71,7 @@ type Options struct {
 	OrderMasters            bool
 	MasterID                string // master_id; "" leaves it out
 	PublishRetry            bool
+	UniqueJID               bool // unique_jid
 }
 
 // DefaultOptions are Salt's defaults.

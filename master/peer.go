@@ -257,7 +257,7 @@ func (m *Master) publishForPeer(ctx context.Context, c *call) (peerPublish, *Pub
 	if err != nil || !ok {
 		return p, nil, err
 	}
-	p.JID = m.jids.next(m.now())
+	p.JID = m.NewJID()
 	if err := m.deps.Jobs.SavePeer(ctx, p.JID, c.ID); err != nil {
 		return p, nil, fmt.Errorf("%w: save who ordered job %s: %w", errUnacknowledged, p.JID, err)
 	}

@@ -77,8 +77,9 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 	if len(found.Minions) == 0 && !m.opts.OrderMasters {
 		return Published{Missing: found.Missing, Incomplete: found.Incomplete, Error: "Master could not resolve minions for target " + pytext.Str(textual(r.Tgt))}, nil
 	}
-	if r.JID == "" {
-		r.JID = m.jids.next(m.now())
+	passed := r.JID != ""
+	if !passed {
+		r.JID = m.NewJID()
 	}
 
 	// Who cannot confirm is lost from now on, for the minions behind it as well.
@@ -90,7 +91,10 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 		m: m, jid: r.JID, load: m.publishLoad(r, delimiter), tgtType: r.TgtType, sub: sub,
 		expected: found.Minions, waiting: setOf(found.Minions),
 	}
-	if err := m.announce(ctx, r, found); err != nil {
+	if job.nocache, err = m.marked(ctx, r, passed); err == nil {
+		err = m.announce(ctx, r, found, job.nocache)
+	}
+	if err != nil {
 		sub.Close()
 		return Published{}, err
 	}
@@ -188,8 +192,20 @@ func (m *Master) publishLoad(r PublishRequest, delimiter string) wire.Map {
 	return load
 }
 
+// marked notes that the returns of a job are not to be kept if its publisher wants so (nocache), and reports whether they are not: a jid that
+// was passed may have been marked before.
+func (m *Master) marked(ctx context.Context, r PublishRequest, passed bool) (bool, error) {
+	if v, _ := r.Kwargs.Get("nocache"); pytext.Truth(v) {
+		return true, m.deps.Jobs.SaveNoCache(ctx, r.JID)
+	}
+	if !passed {
+		return false, nil
+	}
+	return m.unkept(ctx, r.JID)
+}
+
 // announce stores the job and fires its two events.
-func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Result) error {
+func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Result, nocache bool) error {
 	minions := textual(found.Minions)
 	m.deps.Bus.Fire("salt/job/"+r.JID+"/new", wire.Map{
 		{Key: "jid", Value: r.JID}, {Key: "tgt_type", Value: r.TgtType}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "user", Value: r.User},
@@ -198,7 +214,7 @@ func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Re
 	if err := m.deps.Jobs.SaveLoad(ctx, r.JID, redact(requestLoad(r)), found.Minions); err != nil {
 		return fmt.Errorf("save job %s: %w", r.JID, err)
 	}
-	m.known.add(r.JID)
+	m.known.add(r.JID, nocache)
 	return nil
 }
 

@@ -24,6 +24,7 @@ var resendAfter = []time.Duration{1 * time.Second, 3 * time.Second, 7 * time.Sec
 type job struct {
 	m        *Master
 	jid      string
+	nocache  bool // its returns are not kept
 	load     wire.Map
 	tgtType  string
 	expected []string
@@ -40,7 +41,7 @@ type job struct {
 // send publishes load to tgt, held as long as an earlier loss demands.
 func (j *job) send(ctx context.Context, load wire.Map, tgtType string, ids []string) error {
 	tgt, _ := load.Get("tgt")
-	p := Publication{JID: j.jid, Topics: j.m.topics(tgtType, tgt, ids)}
+	p := Publication{JID: j.jid, Topics: j.m.topics(tgtType, tgt, ids), NoCache: j.nocache}
 	if last, ok := j.lastLoss(j.m.losses()); ok && j.m.opts.PublishRetry {
 		p.Hold = max(0, time.Until(last.Add(watchFor)))
 	}

@@ -56,12 +56,11 @@ func (m *Master) takeReturn(ctx context.Context, id string, load wire.RawMap) er
 	}
 	kept := m.opts.JobCache && m.opts.ExtJobCache == "" && jid != "nocache"
 	if jid == "req" {
-		nocache, _ := load.Get("nocache")
-		if isTrue(nocache) {
-			kept = false
-		}
 		var err error
-		if jid, load, err = m.spontaneous(id, load); err != nil {
+		if jid, load, err = m.spontaneous(id, load); err == nil {
+			err = m.markSpontaneous(ctx, jid, load, kept)
+		}
+		if err != nil {
 			return fmt.Errorf("%w: %w", errUnacknowledged, err)
 		}
 	}
@@ -87,7 +86,7 @@ func validJID(jid string) bool {
 
 // spontaneous gives a return without a job (of a schedule, a start-up state) a jid and the fields that jobs have.
 func (m *Master) spontaneous(id string, load wire.RawMap) (string, wire.RawMap, error) {
-	jid := m.jids.next(m.now())
+	jid := m.NewJID()
 	arg, ok := load.Get("arg")
 	if !ok {
 		arg, _ = load.Get("fun_args")
@@ -103,30 +102,80 @@ func (m *Master) spontaneous(id string, load wire.RawMap) (string, wire.RawMap, 
 	return jid, load, nil
 }
 
+// markSpontaneous keeps the account of a return without a job by itself, where saveReturn won't: with nocache, and where no returns are kept.
+func (m *Master) markSpontaneous(ctx context.Context, jid string, load wire.RawMap, kept bool) error {
+	nocache, _ := load.Get("nocache")
+	if kept && !isTrue(nocache) {
+		return nil
+	}
+	account, err := accountOf(jid, load)
+	if err != nil {
+		return err
+	}
+	if isTrue(nocache) {
+		if err := m.deps.Jobs.SaveNoCache(ctx, jid); err != nil {
+			return err
+		}
+	}
+	if err := m.deps.Jobs.SaveLoad(ctx, jid, account, nil); err != nil {
+		return err
+	}
+	m.known.add(jid, isTrue(nocache))
+	return nil
+}
+
+// accountOf is what a return itself says of its job.
+func accountOf(jid string, load wire.RawMap) (wire.Map, error) {
+	account, err := load.Without("return", "sig").Map()
+	if err != nil {
+		return nil, fmt.Errorf("decode load of job %s: %w", jid, err)
+	}
+	return account, nil
+}
+
+// unkept reports whether returns of a job are not to be kept (nocache), whichever master published it. Of the latest jobs this master knows.
+func (m *Master) unkept(ctx context.Context, jid string) (bool, error) {
+	if nocache, known := m.known.get(jid); known {
+		return nocache, nil
+	}
+	return m.deps.Jobs.NoCache(ctx, jid)
+}
+
 // saveReturn keeps a return, and with it the return's own account of the job unless the job is known to be kept: nobody
 // may have published it.
 func (m *Master) saveReturn(ctx context.Context, jid, id string, value wire.Raw, load wire.RawMap) error {
+	end := ""
+	if m.opts.StoreEndTime {
+		end = wire.JIDTime(wire.JID(m.now()))
+	}
+	nocache, err := m.unkept(ctx, jid)
+	if err == nil && nocache && end != "" {
+		err = m.deps.Jobs.SaveEndTime(ctx, jid, end)
+	}
+	if err != nil {
+		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
+	}
+	if nocache {
+		m.known.add(jid, true)
+		m.metrics.returns.WithLabelValues("nocache").Inc()
+		return nil
+	}
 	var account wire.Map
-	if !m.known.has(jid) {
-		var err error
-		if account, err = load.Without("return", "sig").Map(); err != nil {
-			return fmt.Errorf("decode load of job %s: %w", jid, err)
+	if _, known := m.known.get(jid); !known {
+		if account, err = accountOf(jid, load); err != nil {
+			return err
 		}
 	}
 	retcode, _ := load.Get("retcode")
 	success, _ := load.Get("success")
 	args, _ := load.Get("fun_args")
-	end := ""
-	if m.opts.StoreEndTime {
-		end = wire.JIDTime(wire.JID(m.now()))
-	}
 	first, err := m.deps.Jobs.SaveReturn(ctx, jid, id, jobcache.Return{
 		Return: value, Retcode: retcode, Success: success, FunArgs: args, Out: load.String("out"), Stamp: load.String("_stamp"), End: end,
 	}, account)
 	if err != nil {
 		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
 	}
-	m.known.add(jid)
+	m.known.add(jid, false)
 	if first {
 		m.metrics.returns.WithLabelValues("saved").Inc()
 	} else {
@@ -184,10 +233,14 @@ func (m *Master) syndicReturn(ctx context.Context, c *call) (any, error) {
 			continue
 		}
 		if nested, ok := mapOf(load, "load"); ok {
-			if err := m.deps.Jobs.SaveLoad(ctx, jid, redact(nested), nil); err != nil {
+			nocache, err := m.unkept(ctx, jid)
+			if err == nil {
+				err = m.deps.Jobs.SaveLoad(ctx, jid, redact(nested), nil)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("%w: save job %s of a syndic: %w", errUnacknowledged, jid, err)
 			}
-			m.known.add(jid)
+			m.known.add(jid, nocache)
 		}
 		for _, p := range returns {
 			minion, _ := p.Key.(string)
@@ -228,36 +281,38 @@ func mapOf(m wire.Map, key string) (wire.Map, bool) {
 	return out, ok
 }
 
-// maxKnownJobs bounds the jobs whose loads are known to be saved. A forgotten one costs a record that loses.
+// maxKnownJobs bounds the jobs whose loads are known to be saved. A forgotten one costs a read, and a record that loses.
 const maxKnownJobs = 8192
 
-// knownJobs remembers the latest jobs that have a load.
+// knownJobs remembers the latest jobs that have a load, and which of them keep no returns.
 type knownJobs struct {
-	mu   sync.RWMutex // guards the rest
-	jobs map[string]struct{}
+	mu   sync.RWMutex    // guards the rest
+	jobs map[string]bool // whether it is nocache
 	ring []string
 	next int
 }
 
 func newKnownJobs() *knownJobs {
-	return &knownJobs{jobs: make(map[string]struct{}), ring: make([]string, maxKnownJobs)}
+	return &knownJobs{jobs: make(map[string]bool), ring: make([]string, maxKnownJobs)}
 }
 
-func (k *knownJobs) has(jid string) bool {
+func (k *knownJobs) get(jid string) (nocache, known bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	_, ok := k.jobs[jid]
-	return ok
+	nocache, known = k.jobs[jid]
+	return nocache, known
 }
 
-func (k *knownJobs) add(jid string) {
+// add remembers a job. What is nocache stays so.
+func (k *knownJobs) add(jid string, nocache bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, ok := k.jobs[jid]; ok {
+	if was, ok := k.jobs[jid]; ok {
+		k.jobs[jid] = was || nocache
 		return
 	}
 	delete(k.jobs, k.ring[k.next])
 	k.ring[k.next] = jid
 	k.next = (k.next + 1) % maxKnownJobs
-	k.jobs[jid] = struct{}{}
+	k.jobs[jid] = nocache
 }

@@ -16,7 +16,7 @@ import (
 // forUsers are the methods that users of publisher_acl may call, for jobs of their own, and those that make somebody a user of external_auth.
 var forUsers = map[string]bool{
 	operatorpb.Operator_Login_FullMethodName: true, operatorpb.Operator_MakeToken_FullMethodName: true,
-	operatorpb.Operator_Publish_FullMethodName: true, operatorpb.Operator_Events_FullMethodName: true,
+	operatorpb.Operator_NewJID_FullMethodName: true, operatorpb.Operator_Publish_FullMethodName: true, operatorpb.Operator_Events_FullMethodName: true,
 	operatorpb.Operator_ReadReturns_FullMethodName: true, operatorpb.Operator_Status_FullMethodName: true,
 }
 

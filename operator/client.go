@@ -76,6 +76,15 @@ func (c Credentials) pb() *operatorpb.Credentials {
 	return &operatorpb.Credentials{Eauth: c.Eauth, Username: c.Username, Password: c.Password, Token: c.Token}
 }
 
+// NewJID makes a job id; see gather.Master.
+func (c *Client) NewJID(ctx context.Context) (string, error) {
+	r, err := c.rpc.NewJID(ctx, new(operatorpb.NewJIDRequest))
+	if err != nil {
+		return "", fromStatus(err)
+	}
+	return r.Jid, nil
+}
+
 // Publish sends a job; see gather.Master.
 func (c *Client) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
 	r := &operatorpb.PublishRequest{TgtType: p.TgtType, Ret: p.Ret, Jid: p.JID, User: p.User, Timeout: p.Timeout.Seconds(), Patience: p.Patience.Seconds()}

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -31,7 +32,12 @@ type daemon struct {
 	read      []int         // how many ids each read of returns named
 	sent      atomic.Int64  // endless returns
 	refused   chan struct{} // when nobody takes them any more
+	made      atomic.Int64  // job ids
 	result    any           // of runner functions, instead of the usual one
+}
+
+func (d *daemon) NewJID(context.Context) (string, error) {
+	return fmt.Sprintf("20260101000000000000_%d", d.made.Add(1)), nil
 }
 
 func (d *daemon) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {

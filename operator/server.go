@@ -178,6 +178,15 @@ func userOf(ctx context.Context) string {
 	return c.Name
 }
 
+// NewJID implements the service.
+func (s *Server) NewJID(ctx context.Context, _ *operatorpb.NewJIDRequest) (*operatorpb.NewJIDReply, error) {
+	jid, err := s.deps.Minions.NewJID(ctx)
+	if err != nil {
+		return nil, asStatus(err)
+	}
+	return &operatorpb.NewJIDReply{Jid: jid}, nil
+}
+
 // Publish implements the service.
 func (s *Server) Publish(ctx context.Context, r *operatorpb.PublishRequest) (*operatorpb.PublishReply, error) {
 	p := gather.Publish{TgtType: r.TgtType, Ret: r.Ret, JID: r.Jid, Timeout: seconds(r.Timeout), Patience: seconds(r.Patience)}

@@ -379,7 +379,7 @@ func (f jobFilter) takes(rec JobRecord) bool {
 		return false
 	}
 	if !f.start.IsZero() || !f.end.IsZero() {
-		at, ok := jidTime(rec.JID)
+		at, ok := wire.ParseJID(rec.JID)
 		if !ok || !f.start.IsZero() && at.Before(f.start) || !f.end.IsZero() && at.After(f.end) {
 			return false
 		}

@@ -72,7 +72,7 @@ func TestRootsFunctions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := New(RunnerClient, reg, Deps{ID: "m1"})
+	r := New(RunnerClient, reg, Deps{ID: "m1", NewJID: func() string { return "1" }})
 	shown := map[string][]string{}
 	call := func(fun string, kwargs wire.Map) Result {
 		clear(shown)

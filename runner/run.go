@@ -43,7 +43,7 @@ type Deps struct {
 	ID        string // the master's id; the target of stored calls
 	Events    events
 	Store     Store                    // nil: calls are not stored (runner_returns: False)
-	NewJID    func() string            // nil: wire.JID of Now
+	NewJID    func() string            // a job id that was never given
 	Now       func() time.Time         // nil: time.Now
 	Stamp     func(t time.Time) string // nil: wire.Stamp; the _stamp of progress documents
 	StoreTime time.Duration            // how long storing may take; 0 means 10 s
@@ -106,9 +106,6 @@ type Runner struct {
 func New(client Client, reg *Registry, deps Deps) *Runner {
 	if deps.Now == nil {
 		deps.Now = time.Now
-	}
-	if deps.NewJID == nil {
-		deps.NewJID = func() string { return wire.JID(deps.Now()) }
 	}
 	if deps.Stamp == nil {
 		deps.Stamp = wire.Stamp

@@ -6,15 +6,6 @@ import (
 	"time"
 )
 
-// jidTime reads the time that a jid begins with. It reports false for a jid that has none.
-func jidTime(jid string) (time.Time, bool) {
-	if len(jid) < 20 {
-		return time.Time{}, false
-	}
-	t, err := time.Parse("20060102150405.000000", jid[:14]+"."+jid[14:20])
-	return t, err == nil
-}
-
 // timeForms are the spellings of a time that users of list_jobs write, the one of its own output first.
 var timeForms = []string{
 	"2006, Jan 2 15:04:05.999999", "2006, Jan 2 15:04", "2006, Jan 2", "2006-01-02 15:04:05.999999", "2006-01-02T15:04:05.999999", "2006-01-02 15:04",

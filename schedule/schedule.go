@@ -60,7 +60,7 @@ type Deps struct {
 	Run func(ctx context.Context, jid, fun string, args []any, kwargs wire.Map) Outcome
 	// Fire fires an event.
 	Fire   func(tag string, data wire.Map)
-	NewJID func(at time.Time) string
+	NewJID func() string
 	Now    func() time.Time // nil: time.Now
 }
 
@@ -209,7 +209,7 @@ func (s *Schedule) step(ctx context.Context, e *Entry) error {
 	next.At = now
 	c := &fsm.ClaimRun{Entry: next}
 	if d.Run {
-		c.JID, c.Node = s.deps.NewJID(now), s.opts.Node
+		c.JID, c.Node = s.deps.NewJID(), s.opts.Node
 	}
 	r, err := s.deps.Cluster.Propose(ctx, c)
 	switch {

@@ -108,7 +108,7 @@ func (m *masters) start(ctx context.Context, node, option string, alone bool) *o
 	o := &one{masters: m, node: node}
 	n := 0
 	s := New(Deps{
-		Cluster: o, NewJID: func(time.Time) string { n++; return fmt.Sprintf("%s-%d", node, n) },
+		Cluster: o, NewJID: func() string { n++; return fmt.Sprintf("%s-%d", node, n) },
 		Run: func(ctx context.Context, jid, fun string, _ []any, _ wire.Map) Outcome {
 			m.mu.Lock()
 			m.runs = append(m.runs, time.Now().UTC().Format("15:04:05 ")+node)

@@ -53,7 +53,6 @@ type Files interface {
 // Deps is what the functions ask of the master. All must be there but Log.
 type Deps struct {
 	Minions          gather.Master // jobs go out and come back through it; its events are those of all masters
-	NewJID           func() string // a job id that this master never gave
 	Timeout          time.Duration // of jobs, unless a state says otherwise
 	GatherJobTimeout time.Duration
 	Failhard         bool // the master's option

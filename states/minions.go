@@ -63,7 +63,6 @@ func (m minions) run(ctx context.Context, j job) ([]answer, error) {
 
 // all runs a job on all minions of its target. Ids that were named and have no accepted key did not return, whether that is expected or not.
 func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Options) (out []answer, jid string, err error) {
-	p.JID = m.d.NewJID()
 	s, err := gather.Run(ctx, m.d.Minions, p, o, func(id string, r gather.Return) {
 		out = append(out, answer{id: id, ret: value(r), retcode: r.Code()})
 	})
@@ -90,7 +89,6 @@ func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Opti
 func (m minions) batch(ctx context.Context, j job, p gather.Publish, o gather.Options) ([]answer, error) {
 	var out []answer
 	var ping gather.Published
-	p.JID = m.d.NewJID()
 	b := gather.Batch{
 		Job: p, Size: pytext.Str(j.batch), Failhard: j.failhard, Options: o,
 		OnPing:   func(s gather.Summary) { ping = s.Published },

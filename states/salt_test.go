@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,7 @@ type prepared struct {
 	calls   []any
 	events  []any
 	streams map[string][]stream // of jobs, by jid
+	made    atomic.Int64        // job ids
 }
 
 func (p *prepared) minions() wire.Map {
@@ -122,6 +124,11 @@ func (p *prepared) Publish(_ context.Context, job gather.Publish) (gather.Publis
 	return out, nil
 }
 
+// NewJID implements gather.Master.
+func (p *prepared) NewJID(context.Context) (string, error) {
+	return fmt.Sprintf("2026112112000000000%d", p.made.Add(1)), nil
+}
+
 // ReadReturns implements gather.Master.
 func (p *prepared) ReadReturns(context.Context, string, []string, func(string, gather.Return) error) error {
 	return nil
@@ -174,14 +181,9 @@ func (judge) Call(_ context.Context, _ modules.Minion, _ string, args []any, _ w
 }
 
 func (p *prepared) deps() Deps {
-	n := 0
 	return Deps{
 		Minions: p, Runners: p, Modules: judge{}, Timeout: 5 * time.Second, GatherJobTimeout: 10 * time.Second,
 		Failhard: truth(p.c, "failhard"),
-		NewJID: func() string {
-			n++
-			return fmt.Sprintf("2026112112000000000%d", n)
-		},
 		Fire: func(tag string, data wire.Map) {
 			p.mu.Lock()
 			defer p.mu.Unlock()

@@ -12,7 +12,7 @@ func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.0000
 const jidDigits = 20
 
 // JID makes a job id from a time: 20 digits, UTC, down to microseconds. Two calls within one microsecond give the same
-// one; whoever makes job ids must see to it that they differ.
+// one; whoever makes job ids (Master.NewJID alone) must see to it that they differ.
 func JID(t time.Time) string {
 	b := t.UTC().AppendFormat(make([]byte, 0, jidDigits+1), "20060102150405.000000")
 	return string(append(b[:14], b[15:]...))
@@ -33,6 +33,15 @@ func IsJID(s string) bool {
 
 func jidLength(s string) bool {
 	return len(s) == jidDigits || (len(s) > jidDigits+1 && s[jidDigits] == '_')
+}
+
+// ParseJID reads the time that a job id begins with, UTC; false if it is none.
+func ParseJID(jid string) (time.Time, bool) {
+	if !IsJID(jid) {
+		return time.Time{}, false
+	}
+	t, err := time.Parse("20060102150405.000000", jid[:14]+"."+jid[14:jidDigits])
+	return t, err == nil
 }
 
 // JIDTime writes the time of a job id as Salt prints it, such as "2026, Nov 21 09:38:24.128016"; "" if jid is none.

@@ -77,7 +77,7 @@ func (h requests) Handle(ctx context.Context, r minion.Request) ([]byte, error) 
 type subscribers struct{ *minion.PubServer }
 
 func (s subscribers) Publish(p master.Publication) int {
-	return s.PubServer.Publish(minion.Publication(p))
+	return s.PubServer.Publish(minion.Publication{Topics: p.Topics, Payload: p.Payload, JID: p.JID, Hold: p.Hold})
 }
 
 // targets is what matching knows of minions.
@@ -165,6 +165,7 @@ func masterOptions(o *config.Options) (master.Options, error) {
 	m.SignPubMessages, m.PublishSigningAlgorithm = o.SignPubMessages, o.PublishSigningAlgorithm
 	m.ClearCommands, m.MasterUser = o.EnableClearCommands, o.User
 	m.ZmqFiltering, m.OrderMasters, m.PublishRetry = o.ZmqFiltering, o.OrderMasters, o.PublishRetry
+	m.UniqueJID = o.UniqueJID
 	if get, ok := wireValue(o.Extra["mine_get"]).(wire.Map); ok {
 		m.MineGet = get
 	}

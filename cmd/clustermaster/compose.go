@@ -262,6 +262,7 @@ func (r *rooms) openMaster() error {
 	if err != nil {
 		return err
 	}
+	mo.Node = r.node.Self().Node
 	if mo.MasterTops, err = r.masterTops(); err != nil {
 		return err
 	}

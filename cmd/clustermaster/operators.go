@@ -75,13 +75,16 @@ func newOperators(r *rooms) (*operators, error) {
 	if err != nil {
 		return nil, err
 	}
-	deps := runner.Deps{ID: o.ID, Events: r.bus, Log: r.log}
+	deps := runner.Deps{ID: o.ID, Events: r.bus, NewJID: func() string { return r.mast.NewJID() }, Log: r.log}
 	if o.RunnerReturns {
 		deps.Store = t
 	}
 	t.runners, t.wheels = runner.New(runner.RunnerClient, registry, deps), runner.New(runner.WheelClient, wheels, deps)
 	return t, nil
 }
+
+// NewJID implements gather.Master.
+func (t *operators) NewJID(context.Context) (string, error) { return t.mast.NewJID(), nil }
 
 // Publish implements gather.Master.
 func (t *operators) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {

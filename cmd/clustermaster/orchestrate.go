@@ -56,7 +56,7 @@ func newOrchestrator(t *operators) *state.Orchestrator {
 func stateFunctions(t *operators) state.Functions {
 	r, o := t.rooms, t.opts
 	return states.New(states.Deps{
-		Minions: t, NewJID: func() string { return r.mast.NewJID() }, Timeout: time.Duration(o.Timeout), GatherJobTimeout: o.GatherJobTimeout, Failhard: o.Failhard,
+		Minions: t, Timeout: time.Duration(o.Timeout), GatherJobTimeout: o.GatherJobTimeout, Failhard: o.Failhard,
 		Runners: stateRunners{t}, Fire: func(tag string, data wire.Map) { r.bus.Fire(tag, data) }, Modules: r.modules, Files: r.files,
 		Render: r.moduleDeps().Render,
 		Nested: func(v any, indent int) string {

@@ -33,7 +33,7 @@ func (r *rooms) openSchedule() {
 			value, code, err := r.tells.runners.Quiet(ctx, "salt/scheduler/"+jid, jid, fun, args, kwargs)
 			return schedule.Outcome{Return: value, Retcode: code, Err: err}
 		},
-		Fire: r.bus.Fire, NewJID: wire.JID,
+		Fire: r.bus.Fire, NewJID: func() string { return r.mast.NewJID() },
 	}, schedule.Options{Entries: entries, ID: o.ID, Node: r.node.Self().Node, Alone: r.port == nil, Window: o.LoopInterval}, r.log, r.reg)
 }
 

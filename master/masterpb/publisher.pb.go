@@ -30,6 +30,7 @@ type DeliverRequest struct {
 	Topics        []string               `protobuf:"bytes,3,rep,name=topics,proto3" json:"topics,omitempty"`                      // zmq_filtering
 	AesEpoch      uint64                 `protobuf:"varint,4,opt,name=aes_epoch,json=aesEpoch,proto3" json:"aes_epoch,omitempty"` // of the key that sealed the payload
 	HoldMs        int64                  `protobuf:"varint,5,opt,name=hold_ms,json=holdMs,proto3" json:"hold_ms,omitempty"`       // also for subscribers that come within this time
+	Nocache       bool                   `protobuf:"varint,6,opt,name=nocache,proto3" json:"nocache,omitempty"`                   // the job cache says that returns of the job are not kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -97,6 +98,13 @@ func (x *DeliverRequest) GetHoldMs() int64 {
 		return x.HoldMs
 	}
 	return 0
+}
+
+func (x *DeliverRequest) GetNocache() bool {
+	if x != nil {
+		return x.Nocache
+	}
+	return false
 }
 
 type DeliverReply struct {
@@ -331,13 +339,14 @@ var File_masterpb_publisher_proto protoreflect.FileDescriptor
 
 const file_masterpb_publisher_proto_rawDesc = "" +
 	"\n" +
-	"\x18masterpb/publisher.proto\x12\x17clustermaster.publisher\"\x8a\x01\n" +
+	"\x18masterpb/publisher.proto\x12\x17clustermaster.publisher\"\xa4\x01\n" +
 	"\x0eDeliverRequest\x12\x10\n" +
 	"\x03jid\x18\x01 \x01(\tR\x03jid\x12\x18\n" +
 	"\apayload\x18\x02 \x01(\fR\apayload\x12\x16\n" +
 	"\x06topics\x18\x03 \x03(\tR\x06topics\x12\x1b\n" +
 	"\taes_epoch\x18\x04 \x01(\x04R\baesEpoch\x12\x17\n" +
-	"\ahold_ms\x18\x05 \x01(\x03R\x06holdMs\"\x83\x01\n" +
+	"\ahold_ms\x18\x05 \x01(\x03R\x06holdMs\x12\x18\n" +
+	"\anocache\x18\x06 \x01(\bR\anocache\"\x83\x01\n" +
 	"\fDeliverReply\x12 \n" +
 	"\vsubscribers\x18\x01 \x01(\rR\vsubscribers\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\x12\x1b\n" +

@@ -25,6 +25,86 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type NewJIDRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NewJIDRequest) Reset() {
+	*x = NewJIDRequest{}
+	mi := &file_operatorpb_operator_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NewJIDRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NewJIDRequest) ProtoMessage() {}
+
+func (x *NewJIDRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_operatorpb_operator_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NewJIDRequest.ProtoReflect.Descriptor instead.
+func (*NewJIDRequest) Descriptor() ([]byte, []int) {
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{0}
+}
+
+type NewJIDReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jid           string                 `protobuf:"bytes,1,opt,name=jid,proto3" json:"jid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NewJIDReply) Reset() {
+	*x = NewJIDReply{}
+	mi := &file_operatorpb_operator_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NewJIDReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NewJIDReply) ProtoMessage() {}
+
+func (x *NewJIDReply) ProtoReflect() protoreflect.Message {
+	mi := &file_operatorpb_operator_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NewJIDReply.ProtoReflect.Descriptor instead.
+func (*NewJIDReply) Descriptor() ([]byte, []int) {
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NewJIDReply) GetJid() string {
+	if x != nil {
+		return x.Jid
+	}
+	return ""
+}
+
 type PublishRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tgt           []byte                 `protobuf:"bytes,1,opt,name=tgt,proto3" json:"tgt,omitempty"` // packed text or list of ids
@@ -43,7 +123,7 @@ type PublishRequest struct {
 
 func (x *PublishRequest) Reset() {
 	*x = PublishRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[0]
+	mi := &file_operatorpb_operator_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -55,7 +135,7 @@ func (x *PublishRequest) String() string {
 func (*PublishRequest) ProtoMessage() {}
 
 func (x *PublishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[0]
+	mi := &file_operatorpb_operator_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -68,7 +148,7 @@ func (x *PublishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishRequest.ProtoReflect.Descriptor instead.
 func (*PublishRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{0}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *PublishRequest) GetTgt() []byte {
@@ -154,7 +234,7 @@ type PublishReply struct {
 
 func (x *PublishReply) Reset() {
 	*x = PublishReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[1]
+	mi := &file_operatorpb_operator_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -166,7 +246,7 @@ func (x *PublishReply) String() string {
 func (*PublishReply) ProtoMessage() {}
 
 func (x *PublishReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[1]
+	mi := &file_operatorpb_operator_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -179,7 +259,7 @@ func (x *PublishReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishReply.ProtoReflect.Descriptor instead.
 func (*PublishReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{1}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PublishReply) GetJid() string {
@@ -228,7 +308,7 @@ type TargetsRequest struct {
 
 func (x *TargetsRequest) Reset() {
 	*x = TargetsRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[2]
+	mi := &file_operatorpb_operator_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -240,7 +320,7 @@ func (x *TargetsRequest) String() string {
 func (*TargetsRequest) ProtoMessage() {}
 
 func (x *TargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[2]
+	mi := &file_operatorpb_operator_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -253,7 +333,7 @@ func (x *TargetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetsRequest.ProtoReflect.Descriptor instead.
 func (*TargetsRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{2}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TargetsRequest) GetTgt() []byte {
@@ -288,7 +368,7 @@ type TargetsReply struct {
 
 func (x *TargetsReply) Reset() {
 	*x = TargetsReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[3]
+	mi := &file_operatorpb_operator_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -300,7 +380,7 @@ func (x *TargetsReply) String() string {
 func (*TargetsReply) ProtoMessage() {}
 
 func (x *TargetsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[3]
+	mi := &file_operatorpb_operator_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -313,7 +393,7 @@ func (x *TargetsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetsReply.ProtoReflect.Descriptor instead.
 func (*TargetsReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{3}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TargetsReply) GetMinions() []string {
@@ -346,7 +426,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[4]
+	mi := &file_operatorpb_operator_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -358,7 +438,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[4]
+	mi := &file_operatorpb_operator_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -371,7 +451,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{4}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *EventsRequest) GetPrefix() string {
@@ -392,7 +472,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_operatorpb_operator_proto_msgTypes[5]
+	mi := &file_operatorpb_operator_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -404,7 +484,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[5]
+	mi := &file_operatorpb_operator_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -417,7 +497,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{5}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Event) GetTag() string {
@@ -451,7 +531,7 @@ type ReadReturnsRequest struct {
 
 func (x *ReadReturnsRequest) Reset() {
 	*x = ReadReturnsRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[6]
+	mi := &file_operatorpb_operator_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -463,7 +543,7 @@ func (x *ReadReturnsRequest) String() string {
 func (*ReadReturnsRequest) ProtoMessage() {}
 
 func (x *ReadReturnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[6]
+	mi := &file_operatorpb_operator_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -476,7 +556,7 @@ func (x *ReadReturnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadReturnsRequest.ProtoReflect.Descriptor instead.
 func (*ReadReturnsRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{6}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReadReturnsRequest) GetJid() string {
@@ -506,7 +586,7 @@ type Return struct {
 
 func (x *Return) Reset() {
 	*x = Return{}
-	mi := &file_operatorpb_operator_proto_msgTypes[7]
+	mi := &file_operatorpb_operator_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -518,7 +598,7 @@ func (x *Return) String() string {
 func (*Return) ProtoMessage() {}
 
 func (x *Return) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[7]
+	mi := &file_operatorpb_operator_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -531,7 +611,7 @@ func (x *Return) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Return.ProtoReflect.Descriptor instead.
 func (*Return) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{7}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Return) GetId() string {
@@ -582,7 +662,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[8]
+	mi := &file_operatorpb_operator_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +674,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[8]
+	mi := &file_operatorpb_operator_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +687,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{8}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunRequest) GetFun() string {
@@ -660,7 +740,7 @@ type RunOutput struct {
 
 func (x *RunOutput) Reset() {
 	*x = RunOutput{}
-	mi := &file_operatorpb_operator_proto_msgTypes[9]
+	mi := &file_operatorpb_operator_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -672,7 +752,7 @@ func (x *RunOutput) String() string {
 func (*RunOutput) ProtoMessage() {}
 
 func (x *RunOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[9]
+	mi := &file_operatorpb_operator_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -685,7 +765,7 @@ func (x *RunOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOutput.ProtoReflect.Descriptor instead.
 func (*RunOutput) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{9}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunOutput) GetKind() string {
@@ -746,7 +826,7 @@ type DocsRequest struct {
 
 func (x *DocsRequest) Reset() {
 	*x = DocsRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[10]
+	mi := &file_operatorpb_operator_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +838,7 @@ func (x *DocsRequest) String() string {
 func (*DocsRequest) ProtoMessage() {}
 
 func (x *DocsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[10]
+	mi := &file_operatorpb_operator_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +851,7 @@ func (x *DocsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocsRequest.ProtoReflect.Descriptor instead.
 func (*DocsRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{10}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DocsRequest) GetPrefix() string {
@@ -790,7 +870,7 @@ type DocsReply struct {
 
 func (x *DocsReply) Reset() {
 	*x = DocsReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[11]
+	mi := &file_operatorpb_operator_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +882,7 @@ func (x *DocsReply) String() string {
 func (*DocsReply) ProtoMessage() {}
 
 func (x *DocsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[11]
+	mi := &file_operatorpb_operator_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +895,7 @@ func (x *DocsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocsReply.ProtoReflect.Descriptor instead.
 func (*DocsReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{11}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DocsReply) GetDocs() []byte {
@@ -833,7 +913,7 @@ type KeysRequest struct {
 
 func (x *KeysRequest) Reset() {
 	*x = KeysRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[12]
+	mi := &file_operatorpb_operator_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +925,7 @@ func (x *KeysRequest) String() string {
 func (*KeysRequest) ProtoMessage() {}
 
 func (x *KeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[12]
+	mi := &file_operatorpb_operator_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +938,7 @@ func (x *KeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysRequest.ProtoReflect.Descriptor instead.
 func (*KeysRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{12}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{14}
 }
 
 type Key struct {
@@ -872,7 +952,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_operatorpb_operator_proto_msgTypes[13]
+	mi := &file_operatorpb_operator_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +964,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[13]
+	mi := &file_operatorpb_operator_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +977,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{13}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Key) GetId() string {
@@ -932,7 +1012,7 @@ type KeysReply struct {
 
 func (x *KeysReply) Reset() {
 	*x = KeysReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[14]
+	mi := &file_operatorpb_operator_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +1024,7 @@ func (x *KeysReply) String() string {
 func (*KeysReply) ProtoMessage() {}
 
 func (x *KeysReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[14]
+	mi := &file_operatorpb_operator_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +1037,7 @@ func (x *KeysReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysReply.ProtoReflect.Descriptor instead.
 func (*KeysReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{14}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *KeysReply) GetKeys() []*Key {
@@ -993,7 +1073,7 @@ type ChangeKeysRequest struct {
 
 func (x *ChangeKeysRequest) Reset() {
 	*x = ChangeKeysRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[15]
+	mi := &file_operatorpb_operator_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1005,7 +1085,7 @@ func (x *ChangeKeysRequest) String() string {
 func (*ChangeKeysRequest) ProtoMessage() {}
 
 func (x *ChangeKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[15]
+	mi := &file_operatorpb_operator_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1018,7 +1098,7 @@ func (x *ChangeKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeKeysRequest.ProtoReflect.Descriptor instead.
 func (*ChangeKeysRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{15}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ChangeKeysRequest) GetAction() string {
@@ -1059,7 +1139,7 @@ type ChangeKeysReply struct {
 
 func (x *ChangeKeysReply) Reset() {
 	*x = ChangeKeysReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[16]
+	mi := &file_operatorpb_operator_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1151,7 @@ func (x *ChangeKeysReply) String() string {
 func (*ChangeKeysReply) ProtoMessage() {}
 
 func (x *ChangeKeysReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[16]
+	mi := &file_operatorpb_operator_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1164,7 @@ func (x *ChangeKeysReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeKeysReply.ProtoReflect.Descriptor instead.
 func (*ChangeKeysReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{16}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ChangeKeysReply) GetChanged() []*Key {
@@ -1113,7 +1193,7 @@ type Credentials struct {
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_operatorpb_operator_proto_msgTypes[17]
+	mi := &file_operatorpb_operator_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1205,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[17]
+	mi := &file_operatorpb_operator_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1218,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{17}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Credentials) GetEauth() string {
@@ -1178,7 +1258,7 @@ type LoginReply struct {
 
 func (x *LoginReply) Reset() {
 	*x = LoginReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[18]
+	mi := &file_operatorpb_operator_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1270,7 @@ func (x *LoginReply) String() string {
 func (*LoginReply) ProtoMessage() {}
 
 func (x *LoginReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[18]
+	mi := &file_operatorpb_operator_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1283,7 @@ func (x *LoginReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoginReply.ProtoReflect.Descriptor instead.
 func (*LoginReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{18}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LoginReply) GetUser() string {
@@ -1222,7 +1302,7 @@ type MakeTokenReply struct {
 
 func (x *MakeTokenReply) Reset() {
 	*x = MakeTokenReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[19]
+	mi := &file_operatorpb_operator_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1314,7 @@ func (x *MakeTokenReply) String() string {
 func (*MakeTokenReply) ProtoMessage() {}
 
 func (x *MakeTokenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[19]
+	mi := &file_operatorpb_operator_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1327,7 @@ func (x *MakeTokenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeTokenReply.ProtoReflect.Descriptor instead.
 func (*MakeTokenReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{19}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MakeTokenReply) GetToken() string {
@@ -1265,7 +1345,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_operatorpb_operator_proto_msgTypes[20]
+	mi := &file_operatorpb_operator_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1357,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[20]
+	mi := &file_operatorpb_operator_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1370,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{20}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{22}
 }
 
 type StatusReply struct {
@@ -1305,7 +1385,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_operatorpb_operator_proto_msgTypes[21]
+	mi := &file_operatorpb_operator_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1397,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_operatorpb_operator_proto_msgTypes[21]
+	mi := &file_operatorpb_operator_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1410,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_operatorpb_operator_proto_rawDescGZIP(), []int{21}
+	return file_operatorpb_operator_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StatusReply) GetId() string {
@@ -1365,7 +1445,10 @@ var File_operatorpb_operator_proto protoreflect.FileDescriptor
 
 const file_operatorpb_operator_proto_rawDesc = "" +
 	"\n" +
-	"\x19operatorpb/operator.proto\x12\x16clustermaster.operator\"\xe7\x01\n" +
+	"\x19operatorpb/operator.proto\x12\x16clustermaster.operator\"\x0f\n" +
+	"\rNewJIDRequest\"\x1f\n" +
+	"\vNewJIDReply\x12\x10\n" +
+	"\x03jid\x18\x01 \x01(\tR\x03jid\"\xe7\x01\n" +
 	"\x0ePublishRequest\x12\x10\n" +
 	"\x03tgt\x18\x01 \x01(\fR\x03tgt\x12\x19\n" +
 	"\btgt_type\x18\x02 \x01(\tR\atgtType\x12\x10\n" +
@@ -1467,8 +1550,9 @@ const file_operatorpb_operator_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
 	"\aserving\x18\x03 \x01(\bR\aserving\x12\x14\n" +
-	"\x05ready\x18\x04 \x01(\bR\x05ready2\xbf\a\n" +
-	"\bOperator\x12W\n" +
+	"\x05ready\x18\x04 \x01(\bR\x05ready2\x95\b\n" +
+	"\bOperator\x12T\n" +
+	"\x06NewJID\x12%.clustermaster.operator.NewJIDRequest\x1a#.clustermaster.operator.NewJIDReply\x12W\n" +
 	"\aPublish\x12&.clustermaster.operator.PublishRequest\x1a$.clustermaster.operator.PublishReply\x12W\n" +
 	"\aTargets\x12&.clustermaster.operator.TargetsRequest\x1a$.clustermaster.operator.TargetsReply\x12P\n" +
 	"\x06Events\x12%.clustermaster.operator.EventsRequest\x1a\x1d.clustermaster.operator.Event0\x01\x12[\n" +
@@ -1494,61 +1578,65 @@ func file_operatorpb_operator_proto_rawDescGZIP() []byte {
 	return file_operatorpb_operator_proto_rawDescData
 }
 
-var file_operatorpb_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_operatorpb_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_operatorpb_operator_proto_goTypes = []any{
-	(*PublishRequest)(nil),     // 0: clustermaster.operator.PublishRequest
-	(*PublishReply)(nil),       // 1: clustermaster.operator.PublishReply
-	(*TargetsRequest)(nil),     // 2: clustermaster.operator.TargetsRequest
-	(*TargetsReply)(nil),       // 3: clustermaster.operator.TargetsReply
-	(*EventsRequest)(nil),      // 4: clustermaster.operator.EventsRequest
-	(*Event)(nil),              // 5: clustermaster.operator.Event
-	(*ReadReturnsRequest)(nil), // 6: clustermaster.operator.ReadReturnsRequest
-	(*Return)(nil),             // 7: clustermaster.operator.Return
-	(*RunRequest)(nil),         // 8: clustermaster.operator.RunRequest
-	(*RunOutput)(nil),          // 9: clustermaster.operator.RunOutput
-	(*DocsRequest)(nil),        // 10: clustermaster.operator.DocsRequest
-	(*DocsReply)(nil),          // 11: clustermaster.operator.DocsReply
-	(*KeysRequest)(nil),        // 12: clustermaster.operator.KeysRequest
-	(*Key)(nil),                // 13: clustermaster.operator.Key
-	(*KeysReply)(nil),          // 14: clustermaster.operator.KeysReply
-	(*ChangeKeysRequest)(nil),  // 15: clustermaster.operator.ChangeKeysRequest
-	(*ChangeKeysReply)(nil),    // 16: clustermaster.operator.ChangeKeysReply
-	(*Credentials)(nil),        // 17: clustermaster.operator.Credentials
-	(*LoginReply)(nil),         // 18: clustermaster.operator.LoginReply
-	(*MakeTokenReply)(nil),     // 19: clustermaster.operator.MakeTokenReply
-	(*StatusRequest)(nil),      // 20: clustermaster.operator.StatusRequest
-	(*StatusReply)(nil),        // 21: clustermaster.operator.StatusReply
-	nil,                        // 22: clustermaster.operator.KeysReply.LocalEntry
+	(*NewJIDRequest)(nil),      // 0: clustermaster.operator.NewJIDRequest
+	(*NewJIDReply)(nil),        // 1: clustermaster.operator.NewJIDReply
+	(*PublishRequest)(nil),     // 2: clustermaster.operator.PublishRequest
+	(*PublishReply)(nil),       // 3: clustermaster.operator.PublishReply
+	(*TargetsRequest)(nil),     // 4: clustermaster.operator.TargetsRequest
+	(*TargetsReply)(nil),       // 5: clustermaster.operator.TargetsReply
+	(*EventsRequest)(nil),      // 6: clustermaster.operator.EventsRequest
+	(*Event)(nil),              // 7: clustermaster.operator.Event
+	(*ReadReturnsRequest)(nil), // 8: clustermaster.operator.ReadReturnsRequest
+	(*Return)(nil),             // 9: clustermaster.operator.Return
+	(*RunRequest)(nil),         // 10: clustermaster.operator.RunRequest
+	(*RunOutput)(nil),          // 11: clustermaster.operator.RunOutput
+	(*DocsRequest)(nil),        // 12: clustermaster.operator.DocsRequest
+	(*DocsReply)(nil),          // 13: clustermaster.operator.DocsReply
+	(*KeysRequest)(nil),        // 14: clustermaster.operator.KeysRequest
+	(*Key)(nil),                // 15: clustermaster.operator.Key
+	(*KeysReply)(nil),          // 16: clustermaster.operator.KeysReply
+	(*ChangeKeysRequest)(nil),  // 17: clustermaster.operator.ChangeKeysRequest
+	(*ChangeKeysReply)(nil),    // 18: clustermaster.operator.ChangeKeysReply
+	(*Credentials)(nil),        // 19: clustermaster.operator.Credentials
+	(*LoginReply)(nil),         // 20: clustermaster.operator.LoginReply
+	(*MakeTokenReply)(nil),     // 21: clustermaster.operator.MakeTokenReply
+	(*StatusRequest)(nil),      // 22: clustermaster.operator.StatusRequest
+	(*StatusReply)(nil),        // 23: clustermaster.operator.StatusReply
+	nil,                        // 24: clustermaster.operator.KeysReply.LocalEntry
 }
 var file_operatorpb_operator_proto_depIdxs = []int32{
-	13, // 0: clustermaster.operator.KeysReply.keys:type_name -> clustermaster.operator.Key
-	22, // 1: clustermaster.operator.KeysReply.local:type_name -> clustermaster.operator.KeysReply.LocalEntry
-	13, // 2: clustermaster.operator.ChangeKeysRequest.keys:type_name -> clustermaster.operator.Key
-	13, // 3: clustermaster.operator.ChangeKeysReply.changed:type_name -> clustermaster.operator.Key
-	0,  // 4: clustermaster.operator.Operator.Publish:input_type -> clustermaster.operator.PublishRequest
-	2,  // 5: clustermaster.operator.Operator.Targets:input_type -> clustermaster.operator.TargetsRequest
-	4,  // 6: clustermaster.operator.Operator.Events:input_type -> clustermaster.operator.EventsRequest
-	6,  // 7: clustermaster.operator.Operator.ReadReturns:input_type -> clustermaster.operator.ReadReturnsRequest
-	8,  // 8: clustermaster.operator.Operator.Run:input_type -> clustermaster.operator.RunRequest
-	10, // 9: clustermaster.operator.Operator.Docs:input_type -> clustermaster.operator.DocsRequest
-	12, // 10: clustermaster.operator.Operator.Keys:input_type -> clustermaster.operator.KeysRequest
-	15, // 11: clustermaster.operator.Operator.ChangeKeys:input_type -> clustermaster.operator.ChangeKeysRequest
-	17, // 12: clustermaster.operator.Operator.Login:input_type -> clustermaster.operator.Credentials
-	17, // 13: clustermaster.operator.Operator.MakeToken:input_type -> clustermaster.operator.Credentials
-	20, // 14: clustermaster.operator.Operator.Status:input_type -> clustermaster.operator.StatusRequest
-	1,  // 15: clustermaster.operator.Operator.Publish:output_type -> clustermaster.operator.PublishReply
-	3,  // 16: clustermaster.operator.Operator.Targets:output_type -> clustermaster.operator.TargetsReply
-	5,  // 17: clustermaster.operator.Operator.Events:output_type -> clustermaster.operator.Event
-	7,  // 18: clustermaster.operator.Operator.ReadReturns:output_type -> clustermaster.operator.Return
-	9,  // 19: clustermaster.operator.Operator.Run:output_type -> clustermaster.operator.RunOutput
-	11, // 20: clustermaster.operator.Operator.Docs:output_type -> clustermaster.operator.DocsReply
-	14, // 21: clustermaster.operator.Operator.Keys:output_type -> clustermaster.operator.KeysReply
-	16, // 22: clustermaster.operator.Operator.ChangeKeys:output_type -> clustermaster.operator.ChangeKeysReply
-	18, // 23: clustermaster.operator.Operator.Login:output_type -> clustermaster.operator.LoginReply
-	19, // 24: clustermaster.operator.Operator.MakeToken:output_type -> clustermaster.operator.MakeTokenReply
-	21, // 25: clustermaster.operator.Operator.Status:output_type -> clustermaster.operator.StatusReply
-	15, // [15:26] is the sub-list for method output_type
-	4,  // [4:15] is the sub-list for method input_type
+	15, // 0: clustermaster.operator.KeysReply.keys:type_name -> clustermaster.operator.Key
+	24, // 1: clustermaster.operator.KeysReply.local:type_name -> clustermaster.operator.KeysReply.LocalEntry
+	15, // 2: clustermaster.operator.ChangeKeysRequest.keys:type_name -> clustermaster.operator.Key
+	15, // 3: clustermaster.operator.ChangeKeysReply.changed:type_name -> clustermaster.operator.Key
+	0,  // 4: clustermaster.operator.Operator.NewJID:input_type -> clustermaster.operator.NewJIDRequest
+	2,  // 5: clustermaster.operator.Operator.Publish:input_type -> clustermaster.operator.PublishRequest
+	4,  // 6: clustermaster.operator.Operator.Targets:input_type -> clustermaster.operator.TargetsRequest
+	6,  // 7: clustermaster.operator.Operator.Events:input_type -> clustermaster.operator.EventsRequest
+	8,  // 8: clustermaster.operator.Operator.ReadReturns:input_type -> clustermaster.operator.ReadReturnsRequest
+	10, // 9: clustermaster.operator.Operator.Run:input_type -> clustermaster.operator.RunRequest
+	12, // 10: clustermaster.operator.Operator.Docs:input_type -> clustermaster.operator.DocsRequest
+	14, // 11: clustermaster.operator.Operator.Keys:input_type -> clustermaster.operator.KeysRequest
+	17, // 12: clustermaster.operator.Operator.ChangeKeys:input_type -> clustermaster.operator.ChangeKeysRequest
+	19, // 13: clustermaster.operator.Operator.Login:input_type -> clustermaster.operator.Credentials
+	19, // 14: clustermaster.operator.Operator.MakeToken:input_type -> clustermaster.operator.Credentials
+	22, // 15: clustermaster.operator.Operator.Status:input_type -> clustermaster.operator.StatusRequest
+	1,  // 16: clustermaster.operator.Operator.NewJID:output_type -> clustermaster.operator.NewJIDReply
+	3,  // 17: clustermaster.operator.Operator.Publish:output_type -> clustermaster.operator.PublishReply
+	5,  // 18: clustermaster.operator.Operator.Targets:output_type -> clustermaster.operator.TargetsReply
+	7,  // 19: clustermaster.operator.Operator.Events:output_type -> clustermaster.operator.Event
+	9,  // 20: clustermaster.operator.Operator.ReadReturns:output_type -> clustermaster.operator.Return
+	11, // 21: clustermaster.operator.Operator.Run:output_type -> clustermaster.operator.RunOutput
+	13, // 22: clustermaster.operator.Operator.Docs:output_type -> clustermaster.operator.DocsReply
+	16, // 23: clustermaster.operator.Operator.Keys:output_type -> clustermaster.operator.KeysReply
+	18, // 24: clustermaster.operator.Operator.ChangeKeys:output_type -> clustermaster.operator.ChangeKeysReply
+	20, // 25: clustermaster.operator.Operator.Login:output_type -> clustermaster.operator.LoginReply
+	21, // 26: clustermaster.operator.Operator.MakeToken:output_type -> clustermaster.operator.MakeTokenReply
+	23, // 27: clustermaster.operator.Operator.Status:output_type -> clustermaster.operator.StatusReply
+	16, // [16:28] is the sub-list for method output_type
+	4,  // [4:16] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -1565,7 +1653,7 @@ func file_operatorpb_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_operatorpb_operator_proto_rawDesc), len(file_operatorpb_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

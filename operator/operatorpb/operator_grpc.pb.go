@@ -23,6 +23,7 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
+	Operator_NewJID_FullMethodName      = "/clustermaster.operator.Operator/NewJID"
 	Operator_Publish_FullMethodName     = "/clustermaster.operator.Operator/Publish"
 	Operator_Targets_FullMethodName     = "/clustermaster.operator.Operator/Targets"
 	Operator_Events_FullMethodName      = "/clustermaster.operator.Operator/Events"
@@ -40,6 +41,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type OperatorClient interface {
+	// NewJID makes the id of a job that the caller listens for and then publishes.
+	NewJID(ctx context.Context, in *NewJIDRequest, opts ...grpc.CallOption) (*NewJIDReply, error)
 	// Publish sends a command to minions and returns its jid and the expected ids.
 	Publish(ctx context.Context, in *PublishRequest, opts ...grpc.CallOption) (*PublishReply, error)
 	// Targets resolves a target without sending anything.
@@ -71,6 +74,16 @@ type operatorClient struct {
 
 func NewOperatorClient(cc grpc.ClientConnInterface) OperatorClient {
 	return &operatorClient{cc}
+}
+
+func (c *operatorClient) NewJID(ctx context.Context, in *NewJIDRequest, opts ...grpc.CallOption) (*NewJIDReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NewJIDReply)
+	err := c.cc.Invoke(ctx, Operator_NewJID_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *operatorClient) Publish(ctx context.Context, in *PublishRequest, opts ...grpc.CallOption) (*PublishReply, error) {
@@ -214,6 +227,8 @@ func (c *operatorClient) Status(ctx context.Context, in *StatusRequest, opts ...
 // All implementations must embed UnimplementedOperatorServer
 // for forward compatibility.
 type OperatorServer interface {
+	// NewJID makes the id of a job that the caller listens for and then publishes.
+	NewJID(context.Context, *NewJIDRequest) (*NewJIDReply, error)
 	// Publish sends a command to minions and returns its jid and the expected ids.
 	Publish(context.Context, *PublishRequest) (*PublishReply, error)
 	// Targets resolves a target without sending anything.
@@ -247,6 +262,9 @@ type OperatorServer interface {
 // pointer dereference when methods are called.
 type UnimplementedOperatorServer struct{}
 
+func (UnimplementedOperatorServer) NewJID(context.Context, *NewJIDRequest) (*NewJIDReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method NewJID not implemented")
+}
 func (UnimplementedOperatorServer) Publish(context.Context, *PublishRequest) (*PublishReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Publish not implemented")
 }
@@ -299,6 +317,24 @@ func RegisterOperatorServer(s grpc.ServiceRegistrar, srv OperatorServer) {
 		t.testEmbeddedByValue()
 	}
 	s.RegisterService(&Operator_ServiceDesc, srv)
+}
+
+func _Operator_NewJID_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(NewJIDRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServer).NewJID(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Operator_NewJID_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServer).NewJID(ctx, req.(*NewJIDRequest))
+	}
+	return interceptor(ctx, in, info, handler)
 }
 
 func _Operator_Publish_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
@@ -485,6 +521,10 @@ var Operator_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "clustermaster.operator.Operator",
 	HandlerType: (*OperatorServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "NewJID",
+			Handler:    _Operator_NewJID_Handler,
+		},
 		{
 			MethodName: "Publish",
 			Handler:    _Operator_Publish_Handler,
