@@ -19,13 +19,18 @@ PROTOC_GEN_GO_GRPC := google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 LINKS := salt-master salt salt-key salt-run salt-cp
 export CLUSTERMASTER_SALT_VENVS ?= $(CURDIR)/.build/venvs
 
-TEST_FLAGS ?= -p 2 -timeout 30m
+# vet has been run by then, on tests too.
+TEST_FLAGS ?= -p 2 -timeout 30m -vet=off
+# What is built and tested as it is shipped is compiled once.
+PLAIN := CGO_ENABLED=0
+# The packages that run real masters and minions, those that take longest first.
+PROCESSES := e2e commands conformance faults
 
-.PHONY: build demo test test-long test-only race bench bench-compare lint vet staticcheck generate venvs install-tests clean
+.PHONY: build demo test test-long test-only unit processes bench bench-compare lint vet staticcheck generate venvs install-tests clean
 
 build:
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/clustermaster ./cmd/clustermaster
+	$(PLAIN) $(GO) build -trimpath -o bin/clustermaster ./cmd/clustermaster
 	@for name in $(LINKS); do ln -sfn clustermaster bin/$$name; done
 
 demo: build
@@ -34,29 +39,24 @@ demo: build
 # What a fresh Debian box lacks is installed first; what can't be is said, and
 # the tests that need it say so when they are left out.
 test: install-tests
-	@$(MAKE) --no-print-directory vet staticcheck test-only race
+	@$(MAKE) --no-print-directory vet staticcheck test-only
 
 install-tests:
 	@scripts/install-test-needs.sh
 
-# Packages e2e, faults, commands and conformance run real masters and minions, and mostly
-# wait: they come last, two at a time, and have the machine for themselves.
-test-only: build
-	$(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -v -e '/e2e$$' -e '/faults$$' -e '/commands$$' -e '/conformance$$')
-	$(GO) test $(TEST_FLAGS) ./e2e ./commands ./conformance ./faults
+test-only: unit processes
+
+# Once, under the race detector; that needs a C compiler.
+unit:
+	@PROCESSES="$(PROCESSES)" scripts/unit.sh $(TEST_FLAGS)
+
+# The race detector would see only the test's own side of these.
+processes: build
+	$(PLAIN) $(GO) test -trimpath $(TEST_FLAGS) $(addprefix ./,$(PROCESSES))
 
 test-long: install-tests build
 	@scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)" 3006.0 3006.9 3007.1 || true
-	CLUSTERMASTER_LONG=1 $(GO) test -p 1 -timeout 60m ./...
-
-# The race detector needs a C compiler. The packages that run real processes are
-# left out: the detector sees only the test's own side of them.
-race:
-	@if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then \
-		scripts/race.sh $(TEST_FLAGS); \
-	else \
-		echo "left out: go test -race (no C compiler; apt-get install gcc)"; \
-	fi
+	CLUSTERMASTER_LONG=1 $(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./...
 
 # About 20 minutes; BENCH_FLAGS such as "--self --quick" make it what they say, and nothing is written.
 bench: build
@@ -69,7 +69,7 @@ bench-compare: install-tests build
 lint: vet staticcheck
 
 vet:
-	$(GO) vet ./...
+	$(PLAIN) $(GO) vet -trimpath ./...
 
 staticcheck:
 	@scripts/staticcheck.sh $(STATICCHECK)

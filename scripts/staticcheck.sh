@@ -15,4 +15,5 @@ if [ "$(cat "$program.version" 2>/dev/null)" != "$module $("$go" env GOVERSION)"
     echo "$module $("$go" env GOVERSION)" >"$program.version"
 fi
 echo "staticcheck ./..."
-exec "$program" ./...
+# As vet: what that compiled is used again.
+GOFLAGS="$("$go" env GOFLAGS) -trimpath" CGO_ENABLED=0 exec "$program" ./...

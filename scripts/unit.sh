@@ -1,0 +1,18 @@
+#!/bin/bash
+# unit.sh FLAGS - the tests of all packages but PROCESSES (folders), once: under the race detector where there is a C compiler, plainly elsewhere.
+# Packages with a norace_test.go count what the detector changes, such as allocations, and run plainly as well.
+set -eu
+cd "$(dirname "$0")/.."
+go=${GO:-go}
+tested='{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
+plain() { CGO_ENABLED=0 "$go" test -trimpath "$@"; }
+
+mapfile -t packages < <("$go" list -f "$tested" ./... | grep -v $(printf -- ' -e /%s$' ${PROCESSES:?}))
+if ! command -v "$("$go" env CC)" >/dev/null; then
+    echo "left out: the race detector (no C compiler; apt-get install gcc)"
+    plain "$@" "${packages[@]}"
+    exit
+fi
+mapfile -t counting < <(find . -name norace_test.go -printf '%h\n' | sort)
+CGO_ENABLED=1 "$go" test -race "$@" "${packages[@]}"
+plain "$@" "${counting[@]}"
