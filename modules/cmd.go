@@ -8,12 +8,12 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"clustermaster/internal/pytext"
 	"clustermaster/wire"
@@ -46,20 +46,23 @@ func (r ran) all() wire.Map {
 
 func commandFunctions() []function {
 	params := []param{
-		need("cmd"), opt("cwd", nil), opt("stdin", nil), opt("runas", nil), opt("group", nil), opt("shell", "/bin/sh"), opt("python_shell", nil), opt("env", nil),
+		need("cmd"), opt("cwd", nil), opt("stdin", nil), opt("runas", nil), opt("group", nil), opt("shell", nil), opt("python_shell", nil), opt("env", nil),
 		opt("clean_env", false), opt("template", nil), opt("rstrip", true), opt("umask", nil), opt("output_encoding", nil), opt("output_loglevel", "debug"),
 		opt("log_callback", nil), opt("hide_output", false), opt("timeout", nil), opt("reset_system_locale", true), opt("ignore_retcode", false), opt("saltenv", nil),
 		opt("use_vt", false), opt("bg", false), opt("password", nil), opt("encoded_cmd", false), opt("raise_err", false), opt("prepend_path", nil), opt("success_retcodes", nil),
 		opt("success_stdout", nil), opt("success_stderr", nil),
 	}
-	make := func(name string, joined, shell bool, result func(ran) any) function {
-		return function{name: name, params: params, rest: true, run: func(ctx context.Context, c *call) (any, error) {
+	make := func(name string, joined, shell bool, result func(ran) any, own ...param) function {
+		return function{name: name, params: append(slices.Clip(params), own...), rest: true, run: func(ctx context.Context, c *call) (any, error) {
 			if shell && c.any("python_shell") == nil {
 				c.named["python_shell"] = true
 			}
 			r, err := c.command(ctx, joined)
 			if err != nil {
 				return nil, err
+			}
+			if c.is("raise_err") && r.retcode != 0 {
+				return nil, errors.New(r.stdout + r.stderr)
 			}
 			if c.is("hide_output") {
 				r.stdout, r.stderr = "", ""
@@ -72,7 +75,7 @@ func commandFunctions() []function {
 		make("cmd.run", true, false, stdout), make("cmd.shell", true, true, stdout), make("cmd.run_stdout", false, false, stdout),
 		make("cmd.run_stderr", false, false, func(r ran) any { return r.stderr }),
 		make("cmd.retcode", true, false, func(r ran) any { return int64(r.retcode) }),
-		make("cmd.run_all", false, false, func(r ran) any { return r.all() }),
+		make("cmd.run_all", false, false, func(r ran) any { return r.all() }, opt("redirect_stderr", false)),
 		{name: "cmd.has_exec", params: []param{need("cmd")}, run: func(_ context.Context, c *call) (any, error) {
 			_, err := exec.LookPath(c.text("cmd"))
 			return err == nil, nil
@@ -91,6 +94,11 @@ func commandFunctions() []function {
 // text is split as a shell would.
 func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	outer := ctx
+	if v := c.any("timeout"); pytext.Truth(v) {
+		if _, ok := number(v); !ok {
+			return ran{}, fmt.Errorf("Error: timeout %s must be a number", text(v))
+		}
+	}
 	if d := duration(c.any("timeout")); d > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, d)
@@ -110,28 +118,32 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	if argv, err = c.masked(argv); err != nil {
 		return ran{}, err
 	}
+	decode, err := c.decoder()
+	if err != nil {
+		return ran{}, err
+	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // templates of pillar_roots run commands, that is what this is for
-	cmd.Dir = c.text("cwd")
-	if cmd.Dir == "" {
-		if cmd.Dir, err = os.UserHomeDir(); err != nil {
-			cmd.Dir = "/"
-		}
+	as, err := c.identity()
+	if err != nil {
+		return ran{}, err
 	}
-	cmd.Env = c.environment()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if name := c.text("runas"); name != "" {
-		if cmd.SysProcAttr.Credential, err = credential(name); err != nil {
-			return ran{}, err
-		}
+	if cmd.Dir = c.text("cwd"); cmd.Dir == "" {
+		cmd.Dir = as.home()
 	}
+	cmd.Env = c.environment(as.variables())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: as.credential}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = commandGrace
 	if in := c.any("stdin"); in != nil {
-		cmd.Stdin = strings.NewReader(text(in))
+		from := text(in)
+		if raw, _ := c.kwargs.Get("stdin_raw_newlines"); !pytext.Truth(raw) {
+			from = strings.ReplaceAll(from, `\n`, "\n") // as it is typed
+		}
+		cmd.Stdin = strings.NewReader(from)
 	}
 	var stdout, stderr bounded
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if joined {
+	if joined || c.is("redirect_stderr") {
 		cmd.Stderr = &stdout
 	}
 	err = cmd.Run()
@@ -154,7 +166,7 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	if stdout.over || stderr.over {
 		return ran{}, fmt.Errorf("%s: more than %d bytes of output", argv[0], maxCommandOutput)
 	}
-	r := ran{pid: cmd.Process.Pid, retcode: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
+	r := ran{pid: cmd.Process.Pid, retcode: cmd.ProcessState.ExitCode(), stdout: decode(stdout.buf.Bytes()), stderr: decode(stderr.buf.Bytes())}
 	if c.is("rstrip") {
 		r.stdout, r.stderr = rstrip(r.stdout), rstrip(r.stderr)
 	}
@@ -237,8 +249,17 @@ func (c *call) argv() ([]string, error) {
 		return out, nil
 	}
 	line := c.text("cmd")
+	shell := c.text("shell")
+	if shell == "" {
+		if shell = os.Getenv("SHELL"); shell == "" {
+			shell = "/bin/sh"
+		}
+	}
+	if info, err := os.Stat(shell); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return nil, fmt.Errorf("The shell %s is not available", shell) //nolint:staticcheck // Salt's text
+	}
 	if c.any("python_shell") == true {
-		return []string{c.text("shell"), "-c", line}, nil
+		return []string{shell, "-c", line}, nil
 	}
 	out, err := ShellSplit(line)
 	if err == nil && len(out) == 0 {
@@ -247,8 +268,31 @@ func (c *call) argv() ([]string, error) {
 	return out, err
 }
 
-// environment is the master's, in the language C, with what env adds; an entry that is false is taken out.
-func (c *call) environment() []string {
+// decoder reads what a command prints, by output_encoding. What is no text in it becomes U+FFFD.
+func (c *call) decoder() (func([]byte) string, error) {
+	switch name := strings.ReplaceAll(strings.ToLower(c.text("output_encoding")), "_", "-"); name {
+	case "", "utf-8", "utf8", "ascii", "us-ascii":
+		return func(b []byte) string {
+			if utf8.Valid(b) {
+				return string(b)
+			}
+			return string([]rune(string(b)))
+		}, nil
+	case "latin-1", "latin1", "iso-8859-1", "iso8859-1":
+		return func(b []byte) string {
+			out := make([]rune, len(b))
+			for i, x := range b {
+				out[i] = rune(x)
+			}
+			return string(out)
+		}, nil
+	default:
+		return nil, fmt.Errorf("output_encoding %s is not built in; utf-8 and latin-1 are", name)
+	}
+}
+
+// environment is the master's, in the language C, with what the user and env add; an entry that is false is taken out.
+func (c *call) environment(own wire.Map) []string {
 	vars := make(map[string]string)
 	if !c.is("clean_env") {
 		for _, e := range os.Environ() {
@@ -261,10 +305,10 @@ func (c *call) environment() []string {
 			vars[name] = "C"
 		}
 	}
-	var given wire.Map
+	given := own
 	switch env := c.any("env").(type) {
 	case wire.Map:
-		given = env
+		given = append(given, env...)
 	case []any:
 		for _, e := range env {
 			m, _ := e.(wire.Map)
@@ -288,31 +332,14 @@ func (c *call) environment() []string {
 	return out
 }
 
-// credential is who runs a command for another user.
-func credential(name string) (*syscall.Credential, error) {
-	u, err := user.Lookup(name)
-	if err != nil {
-		return nil, fmt.Errorf("User '%s' is not available", name) //nolint:staticcheck // Salt's text
-	}
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	if err != nil {
-		return nil, fmt.Errorf("run as %q: %w", name, err)
-	}
-	gid, err := strconv.ParseUint(u.Gid, 10, 32)
-	if err != nil {
-		return nil, fmt.Errorf("run as %q: %w", name, err)
-	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
-}
-
 // GiveTo makes files another user's, as whom a command is to run.
 func GiveTo(name string, paths ...string) error {
-	who, err := credential(name)
+	who, err := runAs(name, "")
 	if err != nil {
 		return err
 	}
 	for _, p := range paths {
-		if err := os.Chown(p, int(who.Uid), int(who.Gid)); err != nil {
+		if err := os.Chown(p, int(who.credential.Uid), int(who.credential.Gid)); err != nil {
 			return fmt.Errorf("give %s to %s: %w", p, name, err)
 		}
 	}
@@ -324,8 +351,6 @@ type bounded struct {
 	buf  bytes.Buffer
 	over bool
 }
-
-func (b *bounded) String() string { return b.buf.String() }
 
 func (b *bounded) Write(p []byte) (int, error) {
 	if room := maxCommandOutput - b.buf.Len(); len(p) > room {

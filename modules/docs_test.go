@@ -21,7 +21,8 @@ func TestDocs(t *testing.T) {
 
 What ` + "`salt['module.function'](...)`" + ` may call in pillar and top files. Grains, pillar and options are the minion's (but ` + "`opts.id`" + `, which
 functions see as the master's, as in Salt); commands, files and addresses are the master's. Parameters and results are those of Salt 3008's
-module of that name (salt/modules/MODULE.py); an unknown function is an error that names it. The list is written by
+module of that name (salt/modules/MODULE.py); an unknown function is an error that names it. Where no shell is named it is the master's $SHELL, or
+/bin/sh. The list is written by
 ` + "`go test ./modules -run TestDocs -update`" + `.
 
 | function | parameters |

@@ -25,8 +25,18 @@ func grainsFunctions() []function {
 			_, ok := traverse(c.who.Grains, c.any("key"), "")
 			return ok, nil
 		}},
-		{name: "grains.item", rest: true, run: func(_ context.Context, c *call) (any, error) { return c.items(c.who.Grains), nil }},
-		{name: "grains.items", params: []param{opt("sanitize", false)}, run: func(_ context.Context, c *call) (any, error) { return c.who.Grains, nil }},
+		{name: "grains.item", rest: true, run: func(_ context.Context, c *call) (any, error) {
+			if hide, _ := c.kwargs.Get("sanitize"); pytext.Truth(hide) {
+				return sanitized(c.items(c.who.Grains)), nil
+			}
+			return c.items(c.who.Grains), nil
+		}},
+		{name: "grains.items", params: []param{opt("sanitize", false)}, run: func(_ context.Context, c *call) (any, error) {
+			if c.is("sanitize") {
+				return sanitized(c.who.Grains), nil
+			}
+			return c.who.Grains, nil
+		}},
 		{name: "grains.ls", run: func(_ context.Context, c *call) (any, error) {
 			names := make([]string, len(c.who.Grains))
 			for i, p := range c.who.Grains {
@@ -44,7 +54,7 @@ func grainsFunctions() []function {
 		}},
 		{name: "grains.filter_by", params: []param{need("lookup_dict"), opt("grain", "os_family"), opt("merge", nil), opt("default", "default"), opt("base", nil)},
 			run: func(_ context.Context, c *call) (any, error) {
-				return filterBy(c.dict("lookup_dict"), c.text("grain"), c.who.Grains, c.any("merge"), c.any("default"), c.any("base"))
+				return filterBy(c.any("lookup_dict"), c.text("grain"), c.who.Grains, c.any("merge"), c.any("default"), c.any("base"))
 			}},
 	}
 }
@@ -64,8 +74,28 @@ func (c *call) from(data wire.Map) any {
 	return c.any("default")
 }
 
+// sanitized hides names of the minion and its serial number, as Salt's grains.items does.
+func sanitized(grains wire.Map) wire.Map {
+	out := slices.Clone(grains)
+	for i, p := range out {
+		switch p.Key {
+		case "serialnumber":
+			letters := []rune(text(p.Value))
+			shown := len(letters) * 3 / 4
+			out[i].Value = string(letters[:shown]) + strings.Repeat("X", len(letters)-shown)
+		case "domain":
+			out[i].Value = "DOMAINNAME"
+		case "fqdn", "id":
+			out[i].Value = "MINION.DOMAINNAME"
+		case "host", "localhost", "nodename":
+			out[i].Value = "MINION"
+		}
+	}
+	return out
+}
+
 // items looks all further arguments up.
-func (c *call) items(data wire.Map) any {
+func (c *call) items(data wire.Map) wire.Map {
 	var fallback any = ""
 	if v, ok := c.kwargs.Get("default"); ok {
 		fallback = v
@@ -82,43 +112,41 @@ func (c *call) items(data wire.Map) any {
 }
 
 // filterBy is salt.utils.data.filter_by: the entry of lookup whose key matches the value at a path, on top of base, below merge.
-func filterBy(lookup wire.Map, path string, data wire.Map, merge, fallback, base any) (any, error) {
-	var ret any
-	found := false
-	value, ok := traverse(data, path, "")
+func filterBy(given any, path string, data wire.Map, merge, fallback, base any) (any, error) {
+	lookup, ok := given.(wire.Map)
 	if !ok {
-		value = ""
+		return nil, fmt.Errorf("filter_by needs a dictionary to look up in, not %s", pytext.Repr(given))
 	}
+	var ret any
+	value, ok := traverse(data, path, "")
 	list, isList := value.([]any)
-	if !isList {
+	if ok && !isList {
 		list = []any{value}
 	}
-search:
 	for _, each := range list {
 		for _, p := range lookup {
-			if fnmatch.Match(text(p.Key), pyStr(each)) {
-				ret, found = p.Value, true
-				break search
+			if fnmatch.Match(pyStr(p.Key), pyStr(each)) {
+				ret = p.Value
+				break
 			}
 		}
-	}
-	if !found || ret == nil {
-		ret = nil
-		if i := dictupdate.Find(lookup, fallback); i >= 0 {
-			ret = lookup[i].Value
+		if ret != nil {
+			break
 		}
 	}
-	if base != nil && pytext.Truth(base) {
-		i := dictupdate.Find(lookup, base)
-		if i < 0 {
-			return nil, fmt.Errorf("base %q is not in the lookup", text(base))
-		}
+	if i := dictupdate.Find(lookup, fallback); ret == nil && i >= 0 {
+		ret = lookup[i].Value
+	}
+	if i := dictupdate.Find(lookup, base); pytext.Truth(base) && i >= 0 {
 		values := lookup[i].Value
-		if m, ok := values.(wire.Map); ok && ret != nil {
-			over, _ := ret.(wire.Map)
-			ret = dictupdate.Recurse(m, over, false)
-		} else {
+		if ret == nil {
 			ret = values
+		} else if m, ok := values.(wire.Map); ok {
+			over, ok := ret.(wire.Map)
+			if !ok {
+				return nil, errors.New("filter_by default and look-up values must both be dictionaries.")
+			}
+			ret = dictupdate.Recurse(m, over, false)
 		}
 	}
 	if merge != nil && pytext.Truth(merge) {
@@ -153,7 +181,10 @@ func pillarFunctions() []function {
 			if c.any("key") == nil {
 				return c.who.Pillar, nil
 			}
-			v, _ := c.who.Pillar.Get(c.text("key"))
+			v, ok := c.who.Pillar.Get(c.text("key"))
+			if !ok {
+				return wire.Map{}, nil
+			}
 			return v, nil
 		}},
 		{name: "pillar.item", rest: true, run: func(_ context.Context, c *call) (any, error) { return c.items(c.who.Pillar), nil }},
@@ -171,7 +202,7 @@ func pillarFunctions() []function {
 		}},
 		{name: "pillar.filter_by", params: []param{need("lookup_dict"), need("pillar"), opt("merge", nil), opt("default", "default"), opt("base", nil)},
 			run: func(_ context.Context, c *call) (any, error) {
-				return filterBy(c.dict("lookup_dict"), c.text("pillar"), c.who.Pillar, c.any("merge"), c.any("default"), c.any("base"))
+				return filterBy(c.any("lookup_dict"), c.text("pillar"), c.who.Pillar, c.any("merge"), c.any("default"), c.any("base"))
 			}},
 	}
 }

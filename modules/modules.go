@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 
 	"clustermaster/internal/pytext"
@@ -139,6 +140,17 @@ type function struct {
 	run    func(ctx context.Context, c *call) (any, error)
 }
 
+// needed counts the parameters that must be given.
+func (f function) needed() int {
+	n := 0
+	for _, p := range f.params {
+		if !p.optional {
+			n++
+		}
+	}
+	return n
+}
+
 // param is one parameter; without fallback it must be given.
 type param struct {
 	name     string
@@ -171,7 +183,11 @@ func (c *call) bind(f function, args []any, kwargs wire.Map) error {
 	}
 	if len(args) > len(f.params) {
 		if !f.rest {
-			return fmt.Errorf("%s() takes %d positional arguments but %d were given", short, len(f.params), len(args))
+			takes := strconv.Itoa(len(f.params))
+			if least := f.needed(); least < len(f.params) {
+				takes = fmt.Sprintf("from %d to %d", least, len(f.params))
+			}
+			return fmt.Errorf("%s() takes %s positional arguments but %d were given", short, takes, len(args))
 		}
 		c.more = args[len(f.params):]
 	}

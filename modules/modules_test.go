@@ -31,7 +31,7 @@ func TestArguments(t *testing.T) {
 	}{
 		{"nosuch.function", nil, nil, "no such function"},
 		{"grains.get", nil, nil, "missing 1 required positional argument: 'key'"},
-		{"grains.get", []any{"a", "b", "c", "d", "e"}, nil, "takes 4 positional arguments but 5 were given"},
+		{"grains.get", []any{"a", "b", "c", "d", "e"}, nil, "takes from 1 to 4 positional arguments but 5 were given"},
 		{"grains.get", []any{"a"}, wire.Map{{Key: "key", Value: "b"}}, "got multiple values for argument 'key'"},
 		{"grains.get", []any{"a"}, wire.Map{{Key: "nosuch", Value: 1}}, "got an unexpected keyword argument 'nosuch'"},
 		{"cmd.run", []any{"echo 'a"}, nil, "No closing quotation"},

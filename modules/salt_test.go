@@ -48,6 +48,26 @@ func steps() []step {
 		do("data.dump", m("eggs", "spam", "n", m("m", int64(1)))), do("data.load"), do("data.clear"), do("data.load"), do("data.keys"),
 		do("hashutil.base64_encodefile", "DIR/hosts"), do("config.dot_vals", "own"), do("config.dot_vals", "nosuch"),
 	}
+	family, release := m("Debian", m("a", m("x", int64(1))), "base", m("a", m("y", int64(2)), "b", int64(3))), m("12*", m("new", true), "*1", m("old", true))
+	list = append(list, // what filter_by makes of odd input
+		do("grains.filter_by", family), do("grains.filter_by", family).with("base", "base"), do("grains.filter_by", family).with("base", "nosuch"), do("grains.filter_by", family).with("grain", "nosuch"),
+		do("grains.filter_by", family).with("grain", "nosuch", "base", "base"), do("grains.filter_by", release).with("grain", "osrelease"), do("grains.filter_by", m("*", int64(1))).with("grain", "nosuch"),
+		do("grains.filter_by", m("", int64(1), "None", int64(2))).with("grain", "nosuch"), do("grains.filter_by", m("Debian", "text", "base", m("a", int64(1)))).with("base", "base"),
+		do("grains.filter_by", m("Debian", "text")).with("merge", m("a", int64(1))), do("grains.filter_by", m("Debian", nil)).with("merge", m("a", int64(1))), do("grains.filter_by", family).with("merge", []any{int64(1)}),
+		do("grains.filter_by", m("db", int64(1), "web", int64(2))).with("grain", "roles"), do("grains.filter_by", []any{int64(1)}), do("grains.filter_by", m("Debian", int64(1), "x", int64(2)), "nosuch").with("default", "x"),
+		do("grains.item", "host", "fqdn", "os").with("sanitize", true), do("grains.item", "host"), do("grains.items").with("sanitize", true), do("pillar.raw", "nosuch"), do("pillar.raw", "master"),
+	)
+	for _, c := range []step{ // how commands end
+		do("cmd.run", "echo out; exit 3"), do("cmd.run", "exit 3").with("raise_err", true), do("cmd.run", "echo $HOME $USER; pwd").with("runas", "nobody"), do("cmd.run", "id -G").with("runas", "nobody"),
+		do("cmd.run", "id").with("group", "nosuch-group"), do("cmd.run", "id").with("runas", "nosuch-user"), do("cmd.run", "printf '\\377x'"), do("cmd.run", "printf '\\377x'").with("output_encoding", "latin-1"),
+		do("cmd.run", "true").with("timeout", "x"), do("cmd.run", "true").with("shell", "bash"), do("cmd.run", "cat").with("stdin", `a\nb`), do("cmd.run", "cat").with("stdin", `a\nb`, "stdin_raw_newlines", true),
+		do("cmd.run_stdout", "echo a >&2"), do("cmd.run_stdout", "echo a >&2").with("redirect_stderr", true), do("cmd.run_stderr", "echo a >&2"), do("cmd.run", "basename $0"),
+	} {
+		if _, given := c.kwargs.Get("shell"); !given {
+			c = c.with("python_shell", true)
+		}
+		list = append(list, c)
+	}
 	for _, path := range []string{"text", "json", "yaml", "gone", "empty", "move", "latin", "zipped"} {
 		list = append(list, do("http.query", "URL/"+path), do("http.query", "URL/"+path).with("status", true, "text", true))
 	}
@@ -100,6 +120,11 @@ func server(t *testing.T) string {
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
+}
+
+// saltGrains are those of testdata/calls.py.
+func saltGrains() wire.Map {
+	return m("id", "web1", "os_family", "Debian", "osrelease", "12", "host", "web1", "fqdn", "web1.example", "os", "Debian", "roles", []any{"web", "db"}, "serialnumber", "12345678")
 }
 
 // memory is a Datastore.
@@ -180,7 +205,7 @@ func TestCallsAreSalts(t *testing.T) {
 		v, err := yaml11.Load([]byte(text))
 		return yaml11.ToWire(v), err
 	}})
-	who := Minion{ID: "web1", Pillar: m("master", m("own.b", int64(2))), Opts: m("own.a", int64(1))}
+	who := Minion{ID: "web1", Grains: saltGrains(), Pillar: m("master", m("own.b", int64(2))), Opts: m("own.a", int64(1))}
 	for i, s := range list {
 		got, err := modules.Call(t.Context(), who, s.fun, s.args, s.kwargs)
 		if (err != nil) != (answers[i].Error != "") || err == nil && !reflect.DeepEqual(plain(got), answers[i].Value) {

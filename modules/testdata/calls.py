@@ -22,8 +22,12 @@ def plain(value):
     return value
 
 
+GRAINS = {
+    "id": "web1", "os_family": "Debian", "osrelease": "12", "host": "web1", "fqdn": "web1.example", "os": "Debian",
+    "roles": ["web", "db"], "serialnumber": "12345678",
+}
 opts = salt.config.minion_config(None)
-opts.update(cachedir=sys.argv[1], file_client="local", grains={"id": "web1"}, pillar={"master": {"own.b": 2}}, id="web1")
+opts.update(cachedir=sys.argv[1], file_client="local", grains=GRAINS, pillar={"master": {"own.b": 2}}, id="web1")
 opts["own.a"] = 1
 functions = salt.loader.minion_mods(opts, utils=salt.loader.utils(opts))
 answers = []
