@@ -97,7 +97,7 @@ func (p *compilation) open(env, path string) (file, bool, error) {
 
 // state finds the file of an SLS name.
 func (p *compilation) state(env, sls string) (file, bool, error) {
-	base := strings.ReplaceAll(sls, ".", "/")
+	base := strings.TrimLeft(strings.ReplaceAll(sls, ".", "/"), "/")
 	for _, path := range []string{base + ".sls", base + "/init.sls"} {
 		if f, found, err := p.open(env, path); found || err != nil {
 			return f, found, err

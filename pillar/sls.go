@@ -201,7 +201,12 @@ func (in *inclusion) item(v any) (name, key, err string) {
 			}
 			in.defaults = m
 		}
-		return name, settings.String("key"), ""
+		nest, _ := settings.Get("key")
+		under, isText := nest.(string)
+		if !isText && pytext.Truth(nest) {
+			return "", "", fmt.Sprintf("Include of '%s' in SLS '%s' has a key that is no text", name, in.sls)
+		}
+		return name, under, ""
 	}
 	return "", "", fmt.Sprintf("Include Declaration in SLS '%s' holds an entry that is neither a name nor a name with defaults and key", in.sls)
 }

@@ -28,8 +28,8 @@ func (j *job) yaml(ctx context.Context, text string) (any, error) {
 }
 
 // unsure matches what the two readers judge differently: tabs where a line or a value starts,
-// and damaged binary data.
-var unsure = regexp.MustCompile(`(?m)^ *\t|[?:-] *\t|!!binary`)
+// damaged binary data, and the lists that configuration files may have as !!omap.
+var unsure = regexp.MustCompile(`(?m)^ *\t|[?:-] *\t|!!binary|omap`)
 
 // loadYAML is Salt's yaml renderer; a document that is nothing, false, 0 or empty
 // is an empty map.
