@@ -47,6 +47,7 @@ var rooms = map[string]room{
 	"state":               {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pytext", "modules", "render", "wire"}, "the compiler asks for files, functions and events through interfaces"},
 	"states":              {[]string{"gather", "internal/fnmatch", "internal/pyregex", "internal/pytext", "modules", "state", "wire"}, "state functions ask for minions and runners through interfaces"},
 	"event":               {[]string{"wire"}, "the bus knows tags, not what they mean"},
+	"event/localbus":      {[]string{"event", "wire"}, "sockets of the machine's own processes; what a tag means is nobody's here"},
 	"target":              {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "matchers are functions of what a Source says"},
 	"internal/logtest":    {nil, "a kit of tests"},
 	"internal/salttrees":  {nil, "a kit of tests"},

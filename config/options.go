@@ -220,23 +220,26 @@ type Options struct {
 	PillarTimeout               time.Duration `opt:"pillar_timeout" own:"60" min:"1"`
 
 	// Jobs, data, events.
-	JobCache             bool       `opt:"job_cache"`
-	KeepJobsSeconds      int        `opt:"keep_jobs_seconds" min:"0"`
-	UniqueJID            bool       `opt:"unique_jid"`
-	JobCacheStoreEndtime bool       `opt:"job_cache_store_endtime"`
-	MinionDataCache      bool       `opt:"minion_data_cache"`
-	MinionDataEvents     bool       `opt:"minion_data_cache_events"`
-	PreserveMinionCache  bool       `opt:"preserve_minion_cache"`
-	EnforceMineCache     bool       `opt:"enforce_mine_cache"`
-	MaxEventSize         int        `opt:"max_event_size" min:"0"`
-	EventMatchType       string     `opt:"event_match_type" oneof:"startswith endswith find regex fnmatch"`
-	PresenceEvents       bool       `opt:"presence_events" own:"false"`
-	OrderMasters         bool       `opt:"order_masters"`
-	Schedule             yaml11.Map `opt:"schedule"`
-	Reactor              []any      `opt:"reactor"`
-	ReactorWorkerThreads int        `opt:"reactor_worker_threads" min:"1"`
-	ReactorWorkerHWM     int        `opt:"reactor_worker_hwm" min:"1"`
-	RunnerReturns        bool       `opt:"runner_returns"`
+	JobCache             bool `opt:"job_cache"`
+	KeepJobsSeconds      int  `opt:"keep_jobs_seconds" min:"0"`
+	UniqueJID            bool `opt:"unique_jid"`
+	JobCacheStoreEndtime bool `opt:"job_cache_store_endtime"`
+	MinionDataCache      bool `opt:"minion_data_cache"`
+	MinionDataEvents     bool `opt:"minion_data_cache_events"`
+	PreserveMinionCache  bool `opt:"preserve_minion_cache"`
+	EnforceMineCache     bool `opt:"enforce_mine_cache"`
+	MaxEventSize         int  `opt:"max_event_size" min:"0"`
+	// Of listeners on the local bus: events that wait for one, and how long it may take none.
+	PubServerWriteQueueSize int           `opt:"pub_server_write_queue_size" min:"0"`
+	PublishDrainTimeout     time.Duration `opt:"publish_drain_timeout" min:"0"`
+	EventMatchType          string        `opt:"event_match_type" oneof:"startswith endswith find regex fnmatch"`
+	PresenceEvents          bool          `opt:"presence_events" own:"false"`
+	OrderMasters            bool          `opt:"order_masters"`
+	Schedule                yaml11.Map    `opt:"schedule"`
+	Reactor                 []any         `opt:"reactor"`
+	ReactorWorkerThreads    int           `opt:"reactor_worker_threads" min:"1"`
+	ReactorWorkerHWM        int           `opt:"reactor_worker_hwm" min:"1"`
+	RunnerReturns           bool          `opt:"runner_returns"`
 
 	// What the commands print.
 	StateOutput  string `opt:"state_output"`

@@ -126,10 +126,9 @@ func (m *Mesh) reconcile() {
 	m.forget()
 }
 
-// Subscribe returns the events of all masters whose tag begins with prefix. It comes back when every ready master that
-// can be reached has confirmed, after a second, or when ctx ends; who is missing is in Unconfirmed. A master whose
-// stream is known to be broken is not waited for. The error is ctx's.
-func (m *Mesh) Subscribe(ctx context.Context, prefix string) (*Subscription, error) {
+// Follow returns the events of all masters whose tag begins with prefix: at once those of this one, those of another from when it confirms. A
+// Subscribe that begins later comes back no sooner than that, for a master confirms in the order in which it was asked.
+func (m *Mesh) Follow(prefix string) *Subscription {
 	s := m.bus.Subscribe(prefix)
 	local := s.detach
 	m.mu.Lock()
@@ -150,7 +149,14 @@ func (m *Mesh) Subscribe(ctx context.Context, prefix string) (*Subscription, err
 		m.mu.Unlock()
 	}
 	m.reconcile()
+	return s
+}
 
+// Subscribe is Follow that comes back when every ready master that
+// can be reached has confirmed, after a second, or when ctx ends; who is missing is in Unconfirmed. A master whose
+// stream is known to be broken is not waited for. The error is ctx's.
+func (m *Mesh) Subscribe(ctx context.Context, prefix string) (*Subscription, error) {
+	s := m.Follow(prefix)
 	timeout := time.NewTimer(confirmTimeout)
 	defer timeout.Stop()
 	for {

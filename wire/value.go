@@ -102,6 +102,28 @@ func (r Raw) Bytes() ([]byte, bool) {
 	return r[h.end : h.end+h.n : h.end+h.n], true
 }
 
+// AllText reports whether all text within r, one value, is UTF-8, as readers of the new specification expect. Bytes that are written as such
+// may be anything.
+func (r Raw) AllText() bool {
+	for pos := 0; pos < len(r); {
+		h, err := readHead(r, pos)
+		if err != nil {
+			return false
+		}
+		pos = h.end
+		switch h.kind {
+		case kindRaw:
+			pos += h.n
+			if !h.bin && !utf8.Valid(r[h.end:pos]) {
+				return false
+			}
+		case kindExt:
+			pos += h.n
+		}
+	}
+	return true
+}
+
 // Int returns the value if it is an integer that fits.
 func (r Raw) Int() (int64, bool) {
 	h, err := readHead(r, 0)

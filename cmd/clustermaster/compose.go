@@ -25,6 +25,7 @@ import (
 	"clustermaster/cluster"
 	"clustermaster/config"
 	"clustermaster/event"
+	"clustermaster/event/localbus"
 	"clustermaster/fileserver"
 	"clustermaster/internal/health"
 	"clustermaster/jobcache"
@@ -81,6 +82,7 @@ type rooms struct {
 	changed atomic.Pointer[changedReactors]
 	sched   *schedule.Schedule
 	sock    *operator.Server
+	local   *localbus.Server
 
 	rules    *acl.Rules
 	userKeys *userkeys.Keys // nil without enable_clear_commands
@@ -301,15 +303,24 @@ func (r *rooms) openMaster() error {
 	return nil
 }
 
-// openOperator opens the commands' socket.
+// openOperator opens the commands' socket, and those of Salt's own clients.
 func (r *rooms) openOperator() error {
 	var err error
+	r.local, err = localbus.Listen(r.opts.SockDir, localbus.Options{
+		MaxEvent: r.opts.MaxEventSize, Queue: r.opts.PubServerWriteQueueSize, WriteTimeout: r.opts.PublishDrainTimeout,
+	}, localbus.Deps{Mesh: r.mesh, Bus: r.bus, Log: r.log, Reg: r.reg})
+	if err != nil {
+		return err
+	}
 	r.sock, err = operator.Listen(r.opts.SockDir, operator.Deps{
 		Minions: r.tells, Keys: r.tells, Runners: r.tells, ACL: r.rules, External: r.auth, Log: r.log,
 		Status: func() operator.Status {
 			return operator.Status{ID: r.opts.ID, Version: Version, Serving: r.node.Serving(), Ready: r.node.Ready()}
 		},
 	})
+	if err != nil {
+		r.local.Close()
+	}
 	return err
 }
 
@@ -370,6 +381,7 @@ func (r *rooms) run(ctx context.Context) error {
 	}
 	upper.Go(func() error { return r.runSchedule(uctx) })
 	upper.Go(func() error { return r.sock.Serve(uctx) })
+	upper.Go(func() error { return r.local.Serve(uctx) })
 	upper.Go(func() error { return r.serveHealth(uctx) })
 	upper.Go(func() error { return r.serveMinions(uctx) })
 	err := upper.Wait()

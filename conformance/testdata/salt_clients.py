@@ -32,9 +32,6 @@ def local(**kwargs):
 
 
 step("local client", local)
-with open(os.path.join(opts["sock_dir"], "publish_pull.ipc"), "w", encoding="utf-8"):
-    pass  # all that it looks for before it publishes
-step("local client, with a file in the place of the bus", local)
 who = {"eauth": "auto", "username": "alice", "password": "pw"}
 step("local client, eauth", lambda: local(**who))
 token = step("mk_token", lambda: salt.auth.Resolver(opts).mk_token(dict(who)))
@@ -42,7 +39,6 @@ token = token["token"] if isinstance(token, dict) else ""
 step("get_token", lambda: salt.auth.Resolver(opts).get_token(token))
 step("local client, token", lambda: local(token=token))
 step("local client, wrong token", lambda: local(token="0" * 64))
-os.unlink(os.path.join(opts["sock_dir"], "publish_pull.ipc"))
 runner = salt.runner.RunnerClient(dict(opts))
 step("runner client", lambda: runner.cmd_async({"fun": "test.arg", "kwarg": {"arg": ["x"], "kwarg": {}}, "token": token}))
 step("runner client, eauth", lambda: runner.cmd_async(dict(who, fun="test.metasyntactic")))

@@ -1,0 +1,54 @@
+package localbus
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// restTimeout is how long the rest of a frame may take.
+const restTimeout = 30 * time.Second
+
+// take fires the events of one connection to the pulling socket until it ends. Any tag may be fired, as in Salt: salt-ssh, salt-cloud, runners
+// and batches that run in processes of their own report with salt/job/JID/ret/ID, salt/run/JID/new and the like, nothing here believes an
+// event, and whoever comes here may order all minions anyway.
+func (s *Server) take(conn *net.UnixConn) {
+	r := bufio.NewReaderSize(conn, 1<<14)
+	for {
+		_ = conn.SetReadDeadline(time.Time{}) // fails on a closed connection, as the read does
+		if _, err := r.Peek(1); err != nil {
+			return
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(restTimeout))
+		body, err := readBody(r, s.opts.MaxEvent+maxTag+len(tagEnd))
+		if err != nil {
+			s.refuse(err)
+			return
+		}
+		tag, data, err := parseBody(body)
+		if err != nil {
+			s.refuse(err)
+			return
+		}
+		s.metrics.fired.Inc()
+		s.deps.Bus.FireRawMap(tag, data)
+	}
+}
+
+// refuse counts what ends a connection to the pulling socket.
+func (s *Server) refuse(err error) {
+	why := whyFrame
+	switch {
+	case errors.Is(err, net.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return // it has left, or the master stops
+	case errors.Is(err, errTooLarge):
+		why = whyLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		why = whySlow
+	}
+	s.metrics.refused.WithLabelValues(why).Inc()
+	s.log.Warn("a local process fired what is no event; its connection ends", "path", s.pull.path, "err", err)
+}

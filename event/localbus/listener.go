@@ -1,0 +1,108 @@
+package localbus
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// maxQueuedBytes bounds what waits for one listener, beside the number of events.
+const maxQueuedBytes = 64 << 20
+
+// listener is one connection to the publishing socket.
+type listener struct {
+	s    *Server
+	conn *net.UnixConn
+
+	mu    sync.Mutex // guards what follows
+	queue [][]byte
+	bytes int
+	full  bool // told too much; its connection ends
+
+	wake chan struct{}
+}
+
+func newListener(s *Server, conn *net.UnixConn) *listener {
+	return &listener{s: s, conn: conn, wake: make(chan struct{}, 1)}
+}
+
+// offer queues a frame and never blocks. One that is too much ends the connection, also where a write waits for the other end.
+func (l *listener) offer(frame []byte) {
+	l.mu.Lock()
+	if l.full = l.full || len(l.queue) >= l.s.opts.Queue || l.bytes+len(frame) > maxQueuedBytes; l.full {
+		l.queue, l.bytes = nil, 0
+		l.conn.Close()
+	} else {
+		l.queue = append(l.queue, frame)
+		l.bytes += len(frame)
+	}
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take empties the queue.
+func (l *listener) take() (frames [][]byte, full bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	frames, l.queue, l.bytes = l.queue, nil, 0
+	return frames, l.full
+}
+
+var errSlow = errors.New("it reads too slowly")
+
+// serve writes what is offered until the other end leaves, reads too slowly, or the connection is closed.
+func (l *listener) serve(pid int32) error {
+	cut := lengthBytes
+	if framingOf(pid) == prefixed {
+		cut = 0
+	}
+	left := make(chan struct{})
+	go func() { // listeners send nothing: the read ends when they leave
+		defer close(left)
+		var b [1]byte
+		for {
+			if _, err := l.conn.Read(b[:]); err != nil {
+				return
+			}
+		}
+	}()
+	defer func() {
+		l.conn.Close()
+		<-left
+	}()
+	for {
+		frames, full := l.take()
+		if full {
+			return errSlow
+		}
+		if len(frames) == 0 {
+			select {
+			case <-l.wake:
+				continue
+			case <-left:
+				return nil
+			}
+		}
+		parts := make(net.Buffers, len(frames))
+		for i, f := range frames {
+			parts[i] = f[cut:]
+		}
+		_ = l.conn.SetWriteDeadline(time.Now().Add(l.s.opts.WriteTimeout)) // fails on a closed connection, as the write does
+		_, err := parts.WriteTo(l.conn)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return errSlow
+		}
+		if err != nil {
+			if _, full := l.take(); full {
+				return errSlow
+			}
+			return nil // it has left
+		}
+		l.s.metrics.told.Add(float64(len(frames)))
+	}
+}
