@@ -34,7 +34,7 @@ var rooms = map[string]room{
 	"auth":                {[]string{"acl", "wire"}, "back ends know neither who asks nor how masters agree"},
 	"acl":                 {[]string{"internal/pytext", "target", "wire"}, "rights are functions of the options; who calls is told"},
 	"master":              {[]string{"acl", "cluster", "event", "internal/pytext", "internal/yaml11", "jobcache", "keystore", "target", "wire"}, "request handlers know neither how bytes travel nor where data lies"},
-	"reactor":             {[]string{"event", "internal/fnmatch", "internal/pytext", "internal/yaml11", "render", "wire"}, "reactions are read from files; who publishes and runs functions is told"},
+	"reactor":             {[]string{"event", "internal/fnmatch", "internal/pytext", "internal/yaml11", "render", "state", "wire"}, "reactions are read from files and compiled as states are; who publishes and runs functions is told"},
 	"schedule":            {[]string{"cluster/fsm", "internal/pytext", "wire"}, "when entries are due follows from option, state and clock; who agrees and who runs is told"},
 	"gather":              {[]string{"internal/pytext", "wire"}, "the algorithm reaches a master through an interface"},
 	"userkeys":            {[]string{"cluster/fsm", "internal/durable", "wire"}, "files and agreed keys; what a key is good for is told by master and acl"},

@@ -60,16 +60,19 @@ func TestCompile(t *testing.T) {
 		{"by order", "a:\n  runner.x.a: [{order: 2}]\nb:\n  runner.x.b: [{order: 1}]\nc:\n  runner.x.c: [{order: last}]\nd:\n  runner.x.d: [{order: first}]\ne:\n  runner.x.e: [{order: -1}]\nf:\n  runner.x.f: []\n",
 			"runner x.d order='first'; runner x.b order=1; runner x.a order=2; runner x.f; runner x.e order=-1; runner x.c order='last'"},
 		{"names", "a:\n  runner.x.y:\n    - names: [p, q: [{k: v}], p]\n    - z: 1\n", "runner x.y name='p' z=1; runner x.y name='q' z=1 k='v'"},
+		{"by requisites", "a:\n  runner.x.a: [{require: [{local: c}]}]\nb:\n  runner.x.b: [{order: 1}, {require: [a]}]\nc:\n  local.x.c: []\n",
+			"local x.c; runner x.a require=[{'local': 'c'}]; runner x.b order=1 require=['a']"},
+		{"watch is no require", "a:\n  runner.x.a: [{watch: [b]}]\nb:\n  runner.x.b: []\n", "runner x.b; runner x.a watch=['b']"},
 		{"hidden IDs", "__x:\n  runner.a.b: []\na:\n  runner.x.y: []\n", "runner x.y"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			h := high(t, tt.sls)
-			if errs := verify(h); len(errs) > 0 && !strings.HasPrefix(tt.name, "of two") {
-				t.Fatal(errs)
+			chunks, faults, err := compile(t.Context(), high(t, tt.sls))
+			if err != nil || len(faults) > 0 {
+				t.Fatal(faults, err)
 			}
 			var got []string
-			for _, c := range compile(h) {
+			for _, c := range chunks {
 				got = append(got, show(c))
 			}
 			if text := strings.Join(got, "; "); text != tt.want {
@@ -90,9 +93,15 @@ func TestVerify(t *testing.T) {
 		{"a:\n  local.test.ping: [{require: x}]\n", "The require statement in state 'a' in SLS '/x.sls' needs to be formed as a list"},
 		{"a:\n  local: ['a b']\n", `The function "a b" in state "a" in SLS "/x.sls" has whitespace, a function with whitespace is not supported, perhaps this is an argument that is missing a ":"`},
 		{"5:\n  local.test.ping: []\n", "ID '5' in SLS '/x.sls' is not formed as a string, but is type int. It may need to be quoted."},
+		{"a:\n  local.test.ping: [{require: [b]}]\n", "Referenced state does not exist for requisite [require: (id: b)] in state [a] in SLS [/x.sls]"},
+		{"a:\n  local.test.ping: [{require: [{local.test: b}]}]\n", "Invalid requisite type 'local.test' in state 'a', in SLS '/x.sls'. Requisite types must not contain dots, did you mean 'local'?"},
 		{"a: text\n", "The type a in text is not formatted as a dictionary"},
 	} {
-		if got := strings.Join(verify(high(t, tt.sls)), "; "); got != tt.want {
+		_, faults, err := compile(t.Context(), high(t, tt.sls))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(faults, "; "); got != tt.want {
 			t.Errorf("%q:\ngot  %s\nwant %s", tt.sls, got, tt.want)
 		}
 	}
@@ -116,10 +125,14 @@ func FuzzHigh(f *testing.F) {
 		if !ok {
 			return
 		}
-		if m, err = pad(m); err != nil || len(verify(m)) > 0 {
+		if m, err = pad(m); err != nil {
 			return
 		}
-		for _, c := range compile(m) {
+		chunks, faults, err := compile(t.Context(), m)
+		if err != nil || len(faults) > 0 {
+			return
+		}
+		for _, c := range chunks {
 			_, _ = r.job(c)
 			_, _ = r.call(c)
 		}

@@ -198,12 +198,16 @@ func (r *Reactor) reactions(ctx context.Context, tag string, data wire.Map, file
 	if len(high) == 0 {
 		return nil
 	}
-	if errs := verify(high); len(errs) > 0 {
+	chunks, faults, err := compile(ctx, high)
+	if err != nil {
+		faults = []string{err.Error()}
+	}
+	if len(faults) > 0 {
 		r.m.wrong.Inc()
-		r.log.Error(fmt.Sprintf("Unable to render reactions for event %s due to errors (%s) in one or more of the sls files (%s)", tag, strings.Join(errs, "; "), fmt.Sprint(files...)))
+		r.log.Error(fmt.Sprintf("Unable to render reactions for event %s due to errors (%s) in one or more of the sls files (%s)", tag, strings.Join(faults, "; "), fmt.Sprint(files...)))
 		return nil
 	}
-	return compile(high)
+	return chunks
 }
 
 // publish sends a job.

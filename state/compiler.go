@@ -30,6 +30,7 @@ type compilation struct {
 	functions Functions
 	disabled  []string // disabled_requisites
 	jid       string   // of the orchestration, "" for none
+	plain     bool     // as Salt's plain Compiler does it, which has no functions
 	high      *dict
 	errors    []string
 	work      int
@@ -106,22 +107,25 @@ func (c *compilation) compile(ctx context.Context, high *dict) (*graph, []*chunk
 	if len(c.errors) > 0 {
 		return nil, nil, c.errors, nil
 	}
+	g, ordered, err := c.chain(ctx)
+	if err != nil || len(c.errors) > 0 {
+		return nil, nil, c.errors, err
+	}
+	return g, ordered, nil, nil
+}
+
+// chain makes low chunks of high data and puts them into their order. What is wrong with requisites is noted.
+func (c *compilation) chain(ctx context.Context) (*graph, []*chunk, error) {
 	chunks, err := c.lowChunks()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	g := newGraph()
 	for _, ch := range chunks {
 		g.add(ch)
 	}
 	ordered, err := c.order(ctx, g, chunks)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if len(c.errors) > 0 {
-		return nil, nil, c.errors, nil
-	}
-	return g, ordered, nil, nil
+	return g, ordered, err
 }
 
 // isDisabled reports a requisite of disabled_requisites.

@@ -250,7 +250,9 @@ func (g *graph) dependencies(ch *chunk, fn func(k kind, on *chunk)) {
 func (c *compilation) order(ctx context.Context, g *graph, chunks []*chunk) ([]*chunk, error) {
 	limit := 1.0
 	for _, ch := range chunks {
-		c.reconcileWatch(ch)
+		if !c.plain {
+			c.reconcileWatch(ch)
+		}
 		text, err := c.requisites(ctx, g, ch)
 		if err != nil {
 			return nil, err

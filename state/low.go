@@ -96,6 +96,8 @@ func (c *compilation) chunksOf(id, module string, body wire.Map, args []any) ([]
 			case key == "names":
 				list, _ := p.Value.([]any)
 				names = distinct(names, list)
+			case c.plain:
+				low = low.Set(key, p.Value)
 			case key == "state":
 			case key == "name" && !text:
 				low = low.Set(key, id)
