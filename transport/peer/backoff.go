@@ -14,8 +14,10 @@ const (
 	grpcGap  = 10 * time.Millisecond // gRPC's own back-off, beside ours
 )
 
-// backOff keeps the dials of one client conn apart while they fail, until
-// reset. gRPC's own can't be cut short: in 1.85.0 ClientConn.ResetConnectBackoff
+// backOff keeps the dials of one client conn apart, ever more, until reset: the
+// peer has answered. That a dial succeeded says little: a TLS 1.3 hand-shake ends
+// at this side before the peer has looked at our key, and one that doesn't know
+// us closes then. gRPC's own can't be cut short: in 1.85.0 ClientConn.ResetConnectBackoff
 // goes through a map that a connect under way writes to, which ends the
 // process. Safe for concurrent use.
 type backOff struct {
@@ -43,14 +45,10 @@ func (b *backOff) wait(ctx context.Context) error {
 	return nil
 }
 
-// note takes the outcome of a dial.
-func (b *backOff) note(err error) {
+// note is called at the end of each dial.
+func (b *backOff) note() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err == nil {
-		b.gap, b.next = 0, time.Time{}
-		return
-	}
 	b.gap = min(max(firstGap, b.gap*8/5), longGap)
 	b.next = time.Now().Add(b.gap + rand.N(b.gap/5)) // masters shall not dial in step
 }

@@ -28,18 +28,18 @@ func TestBackOff(t *testing.T) {
 		}
 		between("first dial", waits(), 0, 0)
 		for _, least := range []time.Duration{firstGap, 160 * time.Millisecond, 256 * time.Millisecond} {
-			b.note(errors.New("refused"))
-			between("after a failure", waits(), least, least*6/5)
+			b.note()
+			between("after a dial", waits(), least, least*6/5)
 		}
 		for range 5 {
-			b.note(errors.New("refused"))
+			b.note()
 		}
 		between("after many", waits(), longGap, longGap*6/5)
-		b.note(nil)
-		between("after a success", waits(), 0, 0)
+		time.Sleep(2 * time.Second)
+		between("after a connection that lasted", waits(), 0, 0)
 
 		for range 9 {
-			b.note(errors.New("refused"))
+			b.note()
 		}
 		done := make(chan time.Duration)
 		go func() { done <- waits() }()
@@ -47,10 +47,10 @@ func TestBackOff(t *testing.T) {
 		b.reset()
 		between("a wait that is reset", <-done, 0, 0)
 		between("the next", waits(), 0, 0)
-		b.note(errors.New("refused"))
-		between("a failure after that", waits(), firstGap, firstGap*6/5)
+		b.note()
+		between("a dial after that", waits(), firstGap, firstGap*6/5)
 
-		b.note(errors.New("refused"))
+		b.note()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := b.wait(ctx); !errors.Is(err, context.Canceled) {

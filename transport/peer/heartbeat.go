@@ -213,6 +213,7 @@ func (p *Port) cameUp(l *link, boot []byte) {
 	up, restarted := l.noteUp(boot, time.Now())
 	switch {
 	case up:
+		l.beatGap.reset()
 		l.rpcGap.reset()
 		l.rpc.Connect()
 		p.cfg.Log.Info("peer answers", "peer", l.node)

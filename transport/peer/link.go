@@ -134,7 +134,7 @@ func (p *Port) dialLink(ctx context.Context, l *link, gap *backOff, refused func
 		return nil, err
 	}
 	c, err := p.dialNode(ctx, l.node, protoRPC)
-	gap.note(err)
+	gap.note()
 	if err != nil {
 		if refused != nil && errors.Is(err, syscall.ECONNREFUSED) {
 			refused()

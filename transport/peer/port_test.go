@@ -423,7 +423,24 @@ func TestUnpinnedLinkEnds(t *testing.T) {
 	})
 }
 
-// The port ends with its context, whatever is open, and Serve leaves nothing.
+// A member that was removed and doesn't know it dials ever more rarely, though its hand-shakes succeed at its own end.
+func TestRemovedMemberDialsRarely(t *testing.T) {
+	t.Parallel()
+	old, now := newMembers(), newMembers()
+	gone, peer := newPort(t, old, "m1/01"), newPort(t, now, "m2/02")
+	old.add(gone.node, gone.key.SPKI(), gone.Addr().String())
+	for _, pins := range []*members{old, now} {
+		pins.add(peer.node, peer.key.SPKI(), peer.Addr().String())
+	}
+	peer.serve()
+	gone.serve().Watch(peer.node)
+	eventually(t, "refused", func() bool { return peer.refusedFor("unpinned") > 0 })
+	time.Sleep(3 * time.Second)
+	if n := peer.refusedFor("unpinned"); n > 20 { // two connections, each with gaps of 0.1, 0.16, ... 1 s
+		t.Errorf("it was refused %v times in 3 s", n)
+	}
+}
+
 // A peer that returns is alive as soon as it dials: nobody waits for the next heartbeat.
 func TestReturningPeerIsAliveAtOnce(t *testing.T) {
 	pins, ms := newMasters(t, 1, func(c *Config) { c.HeartbeatEvery, c.DownAfter = time.Hour, 2*time.Second })
@@ -438,6 +455,7 @@ func TestReturningPeerIsAliveAtOnce(t *testing.T) {
 	eventually(t, "peer that dials is alive", func() bool { return ms[0].Alive(back.node) })
 }
 
+// The port ends with its context, whatever is open, and Serve leaves nothing.
 func TestServeEndsWithOpenConnections(t *testing.T) {
 	t.Parallel()
 	_, ms := newMasters(t, 2)
