@@ -55,6 +55,7 @@ var rooms = map[string]room{
 	"ringstore/ringtest":  {[]string{"hashring", "ringstore"}, "the stores of tests"},
 	"target/targettest":   {[]string{"target", "wire"}, "the world of tests"},
 	"jobcache":            {[]string{"ringstore", "wire"}, "typed records; Pebble and RPC are the ring store's"},
+	"jobcache/localcache": {[]string{"event", "jobcache", "wire"}, "files for Salt's clients; who ordered a job is told"},
 	"miniondata":          {[]string{"ringstore", "target", "wire"}, "typed records; Pebble and RPC are the ring store's"},
 	"banks":               {[]string{"ringstore", "wire"}, "banks and keys; Pebble and RPC are the ring store's, minions' data are asked through an interface"},
 	"pushed":              {[]string{"ringstore"}, "pieces of files; Pebble and RPC are the ring store's"},

@@ -89,7 +89,7 @@ func (c *Cache) SaveLoad(ctx context.Context, jid string, load wire.Map, minions
 	if jid == "" {
 		return ErrNoJID
 	}
-	packed, err := wire.Pack(redact(load))
+	packed, err := wire.Pack(Redact(load))
 	if err != nil {
 		return fmt.Errorf("save job %s: %w", jid, err)
 	}
@@ -153,7 +153,7 @@ func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return, accoun
 	}
 	puts := []ringstore.Put{c.put(ringstore.SpaceJobs, jid, returnPrefix+id, packed, true)}
 	if account != nil {
-		load, err := wire.Pack(redact(account))
+		load, err := wire.Pack(Redact(account))
 		if err != nil {
 			return false, fmt.Errorf("save job %s: %w", jid, err)
 		}

@@ -9,9 +9,9 @@ import (
 // redacted stands where a secret was.
 const redacted = "[redacted]"
 
-// redact returns a copy of a publish load without the caller's key, and with passwords and tokens blotted out: in the
+// Redact returns a copy of a publish load without the caller's key, and with passwords and tokens blotted out: in the
 // load, in its kwargs, and in the keyword arguments of its functions. Salt's master writes these to disk in clear.
-func redact(load wire.Map) wire.Map {
+func Redact(load wire.Map) wire.Map {
 	out := make(wire.Map, 0, len(load))
 	for _, p := range load {
 		name, _ := p.Key.(string)

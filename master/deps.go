@@ -39,6 +39,14 @@ type Deps struct {
 	UserKeys UserKeys   // nil: no key is good
 	Auth     Auth       // nil: no external_auth
 	Runners  Runners    // nil: none are run
+	// OnDisk writes jobs for Salt's own clients, which read them from disk. nil: they wait for no returns.
+	OnDisk OnDisk
+}
+
+// OnDisk is where Salt's own clients look jobs up.
+type OnDisk interface {
+	// Keep comes back when the job can be found there. load has no secrets.
+	Keep(jid string, load wire.Map, minions []string)
 }
 
 // UserKeys are the keys of users of the masters' machines.

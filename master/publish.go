@@ -211,8 +211,12 @@ func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Re
 		{Key: "jid", Value: r.JID}, {Key: "tgt_type", Value: r.TgtType}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "user", Value: r.User},
 		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg}, {Key: "minions", Value: minions}, {Key: "missing", Value: textual(found.Missing)},
 	})
-	if err := m.deps.Jobs.SaveLoad(ctx, r.JID, redact(requestLoad(r)), found.Minions); err != nil {
+	load := redact(requestLoad(r))
+	if err := m.deps.Jobs.SaveLoad(ctx, r.JID, load, found.Minions); err != nil {
 		return fmt.Errorf("save job %s: %w", r.JID, err)
+	}
+	if r.Load != nil && m.deps.OnDisk != nil { // ordered on port 4506
+		m.deps.OnDisk.Keep(r.JID, load, found.Minions)
 	}
 	m.known.add(r.JID, nocache)
 	return nil

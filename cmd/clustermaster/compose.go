@@ -29,6 +29,7 @@ import (
 	"clustermaster/fileserver"
 	"clustermaster/internal/health"
 	"clustermaster/jobcache"
+	"clustermaster/jobcache/localcache"
 	"clustermaster/keystore"
 	"clustermaster/master"
 	"clustermaster/miniondata"
@@ -85,7 +86,8 @@ type rooms struct {
 	local   *localbus.Server
 
 	rules    *acl.Rules
-	userKeys *userkeys.Keys // nil without enable_clear_commands
+	userKeys *userkeys.Keys    // nil without enable_clear_commands
+	onDisk   *localcache.Cache // nil without enable_clear_commands
 }
 
 // serveMaster makes the rooms from the bottom up, and runs them until ctx ends.
@@ -286,6 +288,12 @@ func (r *rooms) openMaster() error {
 	}
 	if r.userKeys != nil { // enable_clear_commands
 		deps.UserKeys, deps.Auth, deps.Runners = r.userKeys, users{r.auth}, r.tells
+		if r.onDisk, err = localcache.New(localcache.Options{
+			Dir: filepath.Join(o.CacheDir, "jobs"), HashType: o.HashType, Keep: time.Duration(o.KeepJobsSeconds) * time.Second,
+		}, localcache.Deps{Mesh: r.mesh, Jobs: r.jobs, Log: r.log, Reg: r.reg}); err != nil {
+			return err
+		}
+		deps.OnDisk = r.onDisk
 	}
 	if r.mast, err = master.New(deps, mo, r.log, r.reg); err != nil {
 		return err
@@ -378,6 +386,7 @@ func (r *rooms) run(ctx context.Context) error {
 	upper.Go(func() error { return r.reactor.Run(uctx) })
 	if r.userKeys != nil {
 		upper.Go(func() error { return r.userKeys.Run(uctx) })
+		upper.Go(func() error { return r.onDisk.Run(uctx) })
 	}
 	upper.Go(func() error { return r.runSchedule(uctx) })
 	upper.Go(func() error { return r.sock.Serve(uctx) })
