@@ -17,26 +17,41 @@ const (
 	fastLimit   = 10 * time.Second
 	// What starting the command may add.
 	slack = 2 * time.Second
+	// For minions of tests that aren't about how a minion of a default configuration connects again: after that 3007 and 3008 look at
+	// their connection each second, in a process of its own.
+	quick = "recon_default: 200\nrecon_max: 1000\nrandom_reauth_delay: 1\nmaster_alive_interval: 3600\n"
 	// Idle limit of the balancer in these tests, above the masters' PING interval.
 	idleLimit = 15 * time.Second
 	stopLimit = 5 * time.Second
 )
 
+// step is a case on a running cluster.
+type step struct {
+	name string
+	run  func(*testing.T, *Cluster)
+}
+
+// inTurn runs cases of which each leaves the cluster whole for the next.
+func inTurn(t *testing.T, c *Cluster, steps []step) {
+	t.Helper()
+	for _, s := range steps {
+		if !t.Run(s.name, func(t *testing.T) { s.run(t, c) }) {
+			break // the cluster isn't whole any more
+		}
+	}
+}
+
 // The main job, on one running cluster: three masters behind HAProxy and six
-// minions, two of each release, half of them with short reconnect waits. The
-// order matters: each case leaves the cluster whole for the next.
+// minions, two of each release, half of them with short reconnect waits.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	HAProxyProgram(t)
 	Venvs(t)
 	c := NewCluster(t, ClusterOptions{Balancer: BalancerOptions{Idle: idleLimit}})
 	c.Start(t)
 	c.AddMinions(t, "minion", "", Releases...)
 	c.AddMinions(t, "fast", "recon_default: 1000\nrecon_max: 2000\nrecon_randomize: True\n", Releases...)
-
-	for _, step := range []struct {
-		name string
-		run  func(*testing.T, *Cluster)
-	}{
+	inTurn(t, c, []step{
 		{"AcceptOnce", testAcceptOnce},
 		{"PingFromEveryMaster", testPingFromEvery},
 		{"NoErrorInAMinionsLog", testMinionLogs},
@@ -47,16 +62,31 @@ func TestCluster(t *testing.T) {
 		{"FreezeLeader", testLoss(leader, (*Process).Freeze, thaw)},
 		{"FreezeFollower", testLoss(follower, (*Process).Freeze, thaw)},
 		{"OrderlyStop", testOrderlyStop},
+	})
+}
+
+// All masters end, in good order or not, and some or all come back.
+//
+// A minion of 3007.15 that loses its master while it returns a job may hang for good, with Salt's own master as well: it makes a ZeroMQ
+// context that nobody closes, and waits in the context's end when Python collects it. Without its socket monitor it leaves connections
+// to ZeroMQ, as 3006 does; docs/operations.md tells administrators.
+func TestAllMastersEnd(t *testing.T) {
+	t.Parallel()
+	HAProxyProgram(t)
+	Venvs(t)
+	c := NewCluster(t, ClusterOptions{Balancer: BalancerOptions{Idle: idleLimit}})
+	c.Start(t)
+	c.AddMinions(t, "minion", "", "3006.28", "3008.3")
+	c.AddMinions(t, "minion", "zmq_monitor: False\n", "3007.15")
+	acceptAll(t, c, c.Masters[0])
+	inTurn(t, c, []step{
+		{"PingFromEveryMaster", testPingFromEvery},
 		{"IdleMinionAnswersAtOnce", testIdle},
 		{"WrongSecretNeverJoins", testWrongSecret},
 		{"WholeClusterStopAndStart", testStopAndStart},
 		{"SingleSurvivor", testSingleSurvivor},
 		{"FounderWiped", testFounderWiped},
-	} {
-		if !t.Run(step.name, func(t *testing.T) { step.run(t, c) }) {
-			break // the cluster isn't whole any more
-		}
-	}
+	})
 }
 
 // ids are the minions' ids with a prefix.
@@ -295,7 +325,9 @@ func testOrderlyStop(t *testing.T, c *Cluster) {
 // The masters' PINGs keep a publish session through a balancer that cuts idle
 // ones.
 func testIdle(t *testing.T, c *Cluster) {
-	Throughout(t, 3*idleLimit, "masters stay ready while no job is sent", func() error {
+	const still = 2 * idleLimit
+	offsets := logSizes(c)
+	Throughout(t, still, "masters stay ready while no job is sent", func() error {
 		for _, m := range c.Masters {
 			if err := m.Ready(); err != nil {
 				return fmt.Errorf("%s: %w", m.ID, err)
@@ -303,10 +335,15 @@ func testIdle(t *testing.T, c *Cluster) {
 		}
 		return nil
 	})
+	for _, m := range c.Minions {
+		if n := m.Losses(t, offsets[m]); n > 0 {
+			t.Errorf("%s lost its publish session %d times", m.ID, n)
+		}
+	}
 	for _, m := range c.Masters {
 		got, r := m.Ping(t)
 		if !slices.Equal(got, c.IDs()) || r.Took > 5*time.Second {
-			t.Errorf("after %v without a job, from %s, want all of %v at once\n%v", 3*idleLimit, m.ID, c.IDs(), r)
+			t.Errorf("after %v without a job, from %s, want all of %v at once\n%v", still, m.ID, c.IDs(), r)
 		}
 	}
 }
@@ -317,7 +354,13 @@ func testWrongSecret(t *testing.T, c *Cluster) {
 	})
 	stranger.Run(t)
 	asked := c.Masters[0]
-	Throughout(t, 20*time.Second, "the stranger stays outside", func() error {
+	Eventually(t, 60*time.Second, "the stranger is told why", func() error {
+		if !strings.Contains(tail(stranger.Log, 1<<20), "cluster_secret or cluster_id differ") {
+			return fmt.Errorf("its log doesn't say so")
+		}
+		return nil
+	})
+	Throughout(t, 5*time.Second, "the stranger stays outside", func() error {
 		if stranger.Running() && stranger.Probe("/readyz") == nil {
 			return fmt.Errorf("it is ready")
 		}

@@ -22,7 +22,7 @@ func TestMinionOfSeveralMasters(t *testing.T) {
 	c.StartMasters(t)
 	all := "[" + strings.Join(c.Addrs(), ", ") + "]"
 	for _, release := range Releases {
-		m := NewMinion(t, c.Dir, MinionOptions{ID: "hot-" + strings.ReplaceAll(release, ".", "-"), Release: release, Master: all, Extra: "recon_default: 500\nrecon_max: 1000\n"})
+		m := NewMinion(t, c.Dir, MinionOptions{ID: "hot-" + strings.ReplaceAll(release, ".", "-"), Release: release, Master: all, Extra: quick})
 		m.Run(t)
 		c.Minions = append(c.Minions, m)
 	}

@@ -17,11 +17,12 @@ import (
 // three masters behind HAProxy and a minion of each release. The order matters:
 // each case leaves the cluster whole for the next.
 func TestMembers(t *testing.T) {
+	t.Parallel()
 	HAProxyProgram(t)
 	Venvs(t)
 	c := NewCluster(t, ClusterOptions{Balancer: BalancerOptions{Idle: idleLimit}, Extra: "cluster_voter_timeout: 5\n"})
 	c.Start(t)
-	c.AddMinions(t, "minion", "", Releases...)
+	c.AddMinions(t, "minion", quick, Releases...)
 	acceptAll(t, c, c.Masters[0])
 	Eventually(t, 60*time.Second, "all minions answer", func() error { return answersAll(t, c, c.Masters[0]) })
 
@@ -506,7 +507,7 @@ func TestQuorumLostForGood(t *testing.T) {
 	Venvs(t)
 	c := NewCluster(t, ClusterOptions{Balancer: BalancerOptions{Idle: idleLimit}})
 	c.Start(t)
-	c.AddMinions(t, "minion", "", "3008.3", "3006.28")
+	c.AddMinions(t, "minion", quick, "3008.3", "3006.28")
 	acceptAll(t, c, c.Masters[0])
 	Eventually(t, 60*time.Second, "all minions answer", func() error { return answersAll(t, c, c.Masters[0]) })
 	jid := job(t, c.Masters[0], "*", "test.echo", "old")
@@ -570,7 +571,7 @@ func TestBackupBringsAClusterBack(t *testing.T) {
 	Venvs(t)
 	c := NewCluster(t, ClusterOptions{Extra: "keys.cache_driver: mmap_key\n"}) // with which Salt's own masters never join
 	c.StartMasters(t)
-	minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3008.3", Master: c.Masters[1].Addr})
+	minion := NewMinion(t, c.Dir, MinionOptions{ID: "minion", Release: "3008.3", Master: c.Masters[1].Addr, Extra: quick})
 	minion.Run(t)
 	c.Minions = []*Minion{minion}
 	acceptAll(t, c, c.Masters[0])

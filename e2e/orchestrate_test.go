@@ -50,7 +50,7 @@ func TestOrchestration(t *testing.T) {
 	Venvs(t)
 	c := NewCluster(t, ClusterOptions{})
 	c.Start(t)
-	c.AddMinions(t, "minion", "recon_default: 200\nrecon_max: 1000\n", Releases...)
+	c.AddMinions(t, "minion", quick, Releases...)
 	for _, m := range c.Masters {
 		Eventually(t, 90*time.Second, "all keys are pending on "+m.ID, func() error { return hasKeys(t, m, "minions_pre", c.IDs()) })
 	}

@@ -127,7 +127,6 @@ func TestReactorAndSchedule(t *testing.T) {
 		}
 	}
 	c.Start(t)
-	quick := "recon_default: 1000\nrecon_max: 2000\nrecon_randomize: True\nrandom_reauth_delay: 1\n"
 	c.AddMinions(t, "reacting", quick, "3008.3", "3006.28")
 	lead := c.Leader(t, c.Masters[0])
 	rest := c.Others(lead)

@@ -142,6 +142,7 @@ func syncRoots(t testing.TB, m *Master, args ...string) rootsReports {
 
 // Three masters with roots of their own, from the first start on.
 func TestRoots(t *testing.T) {
+	t.Parallel()
 	c := NewCluster(t, ClusterOptions{Extra: isolated})
 	put(t, srv(c.Masters[0]), map[string]string{"top.sls": "base: {}", "web/init.sls": "nginx"})
 	put(t, pillarDir(c.Masters[0]), map[string]string{"top.sls": "base: {}"})

@@ -83,6 +83,7 @@ func answers(t *testing.T, m *Master, args ...string) map[string]any {
 
 // TestStates runs formulas of every kind on real minions through the balancer.
 func TestStates(t *testing.T) {
+	t.Parallel()
 	HAProxyProgram(t)
 	Venvs(t)
 	c := NewCluster(t, ClusterOptions{Balancer: BalancerOptions{Idle: idleLimit}, Extra: `
@@ -112,7 +113,7 @@ peer_run: {'state-.*': ['manage.up']}
 		}
 	}
 	c.Start(t)
-	minions := c.AddMinions(t, "state", "recon_default: 1000\nrecon_max: 2000\nfile_recv: True\n", Releases...)
+	minions := c.AddMinions(t, "state", quick+"file_recv: True\n", Releases...)
 	Eventually(t, 90*time.Second, "all minions answer", func() error {
 		if got, r := c.Masters[0].Ping(t); len(got) != len(minions) {
 			return fmt.Errorf("%v", r)

@@ -36,7 +36,7 @@ func takeOver(t *testing.T, extra, keyFile string, working bool) {
 	})
 	c.Start(t)
 	m := c.Masters[0]
-	c.AddMinions(t, "minion", "", Releases...)
+	c.AddMinions(t, "minion", quick, Releases...)
 	acceptAll(t, c, m)
 	answers := func(who string) {
 		t.Helper()
@@ -154,7 +154,7 @@ func takeOverCluster(t *testing.T, release string, shared bool) {
 		m.Run(t)
 		Eventually(t, 60*time.Second, m.ID+" answers", m.Ready)
 	}
-	c.AddMinions(t, "minion", "", "3006.28", release)
+	c.AddMinions(t, "minion", quick, "3006.28", release)
 	// That they answer is not asked: through a balancer in front of two masters a
 	// 3008 minion gets no pillar of Salt's own.
 	signedIn(t, c)

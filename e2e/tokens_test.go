@@ -96,7 +96,7 @@ func TestTokensOutliveMasters(t *testing.T) {
 	}
 	s := newStranger(t, c)
 	c.Start(t)
-	c.AddMinions(t, "minion", "", "3008.3")
+	c.AddMinions(t, "minion", quick, "3008.3")
 	m1, m2, m3 := c.Masters[0], c.Masters[1], c.Masters[2]
 	acceptAll(t, c, m1)
 	Eventually(t, 2*time.Minute, "the minion answers", func() error {
