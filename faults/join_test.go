@@ -24,6 +24,7 @@ const slowly = "cluster_transfer_rate: 1000000\n"
 // Two boxes join at the same time, while one of them is killed after its admission, in the middle of the sync and once it
 // has its files but may not have its vote. Both end as members; none is there twice or half.
 func TestTwoJoinAtOnce(t *testing.T) {
+	t.Parallel()
 	c := prepareCluster(t, 3, slowly+"cluster_isolated_filesystem: True\n")
 	content := make([]byte, 5_000_000)
 	rand.Read(content)
@@ -144,6 +145,7 @@ func node(t testing.TB, m *e2e.Master) string {
 // A member that lost its disk comes back as somebody else: without a vote until it is filled, never beside its old self,
 // and what was acknowledged while it was away is on its disk when it is ready.
 func TestWipedMember(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, slowly)
 	wiped := c.others(c.Leader(t, c.Masters[0]))[0]
 	others := c.Others(wiped)

@@ -256,6 +256,7 @@ func trouble(ctx context.Context, t *testing.T, c *cluster, rng *rand.Rand) {
 // Keys and members, changed and looked at through all masters at the same time under partitions, kills and stops, are as
 // if there were one master. CLUSTERMASTER_LONG=1 makes it longer.
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	rng := seed(t)
 	rounds, during := 1, 30*time.Second
 	if long() {

@@ -13,6 +13,7 @@ import (
 // The side of a partition without a majority takes no key and no member and says why, goes on serving whom it knows, and
 // has the others' history afterwards. It is the leader that is cut off, which has to notice.
 func TestMinority(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, "")
 	lone := c.Leader(t, c.Masters[0])
 	majority := c.Others(lone)

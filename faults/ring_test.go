@@ -173,6 +173,7 @@ func records(t *testing.T, masters ...*e2e.Master) (sum int) {
 // The ring changes under writes, by a join whose transfer is cut short by a kill, a removal, a death and a return: every
 // acknowledged return is found everywhere afterwards, and each record has its three copies.
 func TestRingChanges(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, slowly+"runner_returns: False\n") // looking shall not add records
 	three := c.Masters[:3]
 	w := newWriter(t, c, three)

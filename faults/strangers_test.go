@@ -154,6 +154,7 @@ func attempt(conn net.Conn, cert tls.Certificate, spki [32]byte) ([]byte, error)
 // Nobody gets in at a real cluster's port who isn't a member or doesn't know the present secret, and everybody who tries
 // is counted and logged.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, "")
 	m := c.Masters[0]
 	port := net.JoinHostPort(m.Addr, strconv.Itoa(e2e.PeerPort))
