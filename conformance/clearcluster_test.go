@@ -66,7 +66,7 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	}
 	at := func(m *e2e.Master) *subject { return &subject{Master: m, kind: ours, cfg: "orders"} }
 	balancer := &subject{Master: &e2e.Master{Addr: c.Base.Balancer()}, kind: ours}
-	at(c.Masters[0]).signIn(t, "web-a", 3)
+	web := at(c.Masters[0]).signIn(t, "web-a", 3)
 	ask := func(m *subject, load wire.Map) wire.Map {
 		t.Helper()
 		reply, ok := unpack(t, m.clear(t, 3, load)).(wire.Map)
@@ -109,6 +109,22 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	if keys["root"] == keys["carol"] {
 		t.Error("two users have one key")
 	}
+	// Who listens on one master's local bus hears of an order at another one, and of a return at a third, once.
+	var buses []*heard
+	for _, m := range c.Masters {
+		buses = append(buses, hear(t, filepath.Join(m.Dir, "run")))
+	}
+	jid := ordered(doors[1], jobOf("user", "root", "key", keys["root"]))
+	doors[0].send(t, web.seal(t, web.load(t, "_return", dict("id", "web-a", "jid", jid, "fun", "test.ping", "fun_args", []any{}, "return", true, "retcode", int64(0), "success", true)...)))
+	for i, bus := range buses {
+		for _, tag := range []string{"salt/job/" + jid + "/new", "salt/job/" + jid + "/ret/web-a"} {
+			bus.wait(t, tag)
+			if n := bus.times(tag); n != 1 {
+				t.Errorf("%s was heard %d times at %s", tag, n, c.Masters[i].ID)
+			}
+		}
+	}
+
 	var tokens []string
 	for _, door := range doors {
 		token := ask(door, dict("cmd", "mk_token", "eauth", "auto", "username", "alice", "password", "x")).String("token")
@@ -142,7 +158,7 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	}
 
 	// What a runner did on one master is looked up on another.
-	jid := ask(doors[1], dict("cmd", "runner", "fun", "test.arg", "token", tokens[0], "kwarg", dict("arg", []any{"told"}, "kwarg", dict()))).String("jid")
+	jid = ask(doors[1], dict("cmd", "runner", "fun", "test.arg", "token", tokens[0], "kwarg", dict("arg", []any{"told"}, "kwarg", dict()))).String("jid")
 	e2e.Eventually(t, 20*time.Second, "the call is in the job cache", func() error {
 		if r := c.Masters[2].Runner(t, "jobs.lookup_jid", jid, "--out=json"); !strings.Contains(r.Stdout, "told") {
 			return fmt.Errorf("%v", r)

@@ -325,6 +325,7 @@ func makeFolders(o *config.Options, id identity) error {
 		mode os.FileMode
 	}{
 		{o.PkiDir, 0o700}, {o.CacheDir, 0o755}, {o.SockDir, 0o755}, {o.DataDir(), 0o700},
+		{filepath.Join(o.CacheDir, "proc"), 0o700}, // a salt-run of Salt notes there what it runs
 	}
 	keys := o.PkiDir
 	if o.ClusterPkiDir != "" {
