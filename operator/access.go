@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -76,35 +77,52 @@ func (s *Server) orderer(ctx context.Context, claimed string, funs []string) (us
 	return user, nil, err.Error()
 }
 
-// maxClaims bounds the jobs of users that are on their way; the oldest is forgotten.
-const maxClaims = 4096
+// Bounds of the job ids that were made for users; the oldest are forgotten.
+const (
+	maxClaims    = 256  // of one user
+	maxClaimants = 1024 // users
+)
 
-// claims remember who listens for a job that is not published yet, so that nobody else's job gets that id.
+// claims remember for whom a job id was made. A user listens for a job before it is published; as he can't choose its id, it is nobody else's on
+// any master.
 type claims struct {
-	mu     sync.Mutex        // guards the rest
-	owners map[string]string // by job id
-	ring   [maxClaims]string
-	next   int
+	mu     sync.Mutex          // guards the rest
+	owners map[string]string   // by job id
+	ids    map[string][]string // by owner, oldest first
+	users  []string            // owners, the latest claimant last
 }
 
-// take claims a job id. False: another user has it.
-func (c *claims) take(jid, owner string) bool {
+// add notes for whom a job id was made.
+func (c *claims) add(jid, owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if who, taken := c.owners[jid]; taken {
-		return who == owner
-	}
 	if c.owners == nil {
-		c.owners = make(map[string]string)
+		c.owners, c.ids = make(map[string]string), make(map[string][]string)
 	}
-	delete(c.owners, c.ring[c.next])
-	c.ring[c.next] = jid
-	c.next = (c.next + 1) % maxClaims
+	c.users = append(slices.DeleteFunc(c.users, func(u string) bool { return u == owner }), owner)
+	if len(c.users) > maxClaimants {
+		c.forget(c.users[0], len(c.ids[c.users[0]]))
+		c.users = slices.Delete(c.users, 0, 1)
+	}
 	c.owners[jid] = owner
-	return true
+	c.ids[owner] = append(c.ids[owner], jid)
+	c.forget(owner, len(c.ids[owner])-maxClaims)
 }
 
-// of returns who has claimed a job id, "" if nobody.
+// forget drops the n oldest claims of a user.
+func (c *claims) forget(owner string, n int) {
+	if n <= 0 {
+		return
+	}
+	for _, jid := range c.ids[owner][:n] {
+		delete(c.owners, jid)
+	}
+	if c.ids[owner] = slices.Delete(c.ids[owner], 0, n); len(c.ids[owner]) == 0 {
+		delete(c.ids, owner)
+	}
+}
+
+// of returns for whom a job id was made, "" if for no user.
 func (c *claims) of(jid string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +131,7 @@ func (c *claims) of(jid string) string {
 
 var errNotYours = status.Error(codes.PermissionDenied, "this job is not yours")
 
-// owns is nil if a caller may see a job: a user of publisher_acl one of his own, or one that he is about to publish.
+// owns is nil if a caller may see a job: a user one of his own, or one that he is about to publish under an id that was made for him.
 func (s *Server) owns(ctx context.Context, jid string) error {
 	c, _ := callerOf(ctx)
 	if c.super() {
@@ -122,17 +140,18 @@ func (s *Server) owns(ctx context.Context, jid string) error {
 	if jid == "" {
 		return errNotYours
 	}
-	owner, found, err := s.deps.Minions.Owner(ctx, jid)
-	_, external := c.external()
-	switch {
-	case err != nil:
+	user, eauth, found, err := s.deps.Minions.Owner(ctx, jid)
+	if err != nil {
 		return asStatus(err)
-	case found && !external && owner == c.Name, !found && s.claims.take(jid, c.owner()):
-		return nil
-	case found && external && s.claims.of(jid) == c.owner(): // names of external_auth are no names of the system
-		return nil
 	}
-	return errNotYours
+	id, external := c.external()
+	if !external { // names of external_auth are no names of the system
+		id.Name = c.Name
+	}
+	if found && (user != id.Name || eauth != id.Eauth) || !found && s.claims.of(jid) != c.owner() {
+		return errNotYours
+	}
+	return nil
 }
 
 // jobOf is the id of the job whose events a prefix means, empty if it means more.

@@ -60,9 +60,13 @@ func callAll(dir string) map[string]string {
 			sub.Close()
 		}
 	}
-	listen("listen to a new job", "salt/job/new1/")
-	publish("publish", "new1", "root", "test.ping")
-	publish("publish a blocked function", "new2", "", "cmd.run")
+	made, err := c.NewJID(ctx)
+	say("make a job id", err)
+	listen("listen to a new job", "salt/job/"+made+"/")
+	publish("publish", made, "root", "test.ping")
+	publish("publish a blocked function", "", "", "cmd.run")
+	listen("listen to an id of one's own choice", "salt/job/new1/")
+	publish("publish with an id of one's own choice", "new1", "", "test.ping")
 	publish("publish with the id of another's job", "roots", "", "test.ping")
 	listen("listen to all", "salt/")
 	listen("listen to everything", "")
@@ -164,13 +168,15 @@ func TestAnotherUser(t *testing.T) {
 	}
 	const only = "only root and the user of the salt-master may run this command"
 	allowed := map[string]string{
-		"listen to a new job": "ok", "publish": "", "publish a blocked function": acl.NotAuthorized, "publish with the id of another's job": "this job is not yours",
+		"make a job id": "ok", "listen to a new job": "ok", "publish": "",
+		"listen to an id of one's own choice": "this job is not yours", "publish with an id of one's own choice": "this job is not yours",
+		 "publish a blocked function": acl.NotAuthorized, "publish with the id of another's job": "this job is not yours",
 		"listen to all": "this job is not yours", "listen to everything": "this job is not yours", "listen to all jobs": "this job is not yours",
 		"listen to the beginning of an id": "this job is not yours", "listen to another's job": "this job is not yours", "listen to own job": "ok", "returns of own job": "ok",
 		"returns of another's job": "this job is not yours", "returns of a job that another waits for": "this job is not yours",
 		"targets": only, "keys": only, "change keys": only, "run": only, "docs": only,
 	}
-	stranger := map[string]string{"publish": acl.NotAuthenticated, "publish a blocked function": acl.NotAuthenticated}
+	stranger := map[string]string{"listen to an id of one's own choice": "this job is not yours", "publish": acl.NotAuthenticated, "publish a blocked function": acl.NotAuthenticated}
 	for _, c := range []struct {
 		name  string
 		rules *acl.Rules
@@ -188,7 +194,7 @@ func TestAnotherUser(t *testing.T) {
 			}
 			t.Cleanup(func() { os.RemoveAll(dir) })
 			d, root, _ := startWith(t, c.rules, dir, map[string]string{"roots": "root", "own": u.Username})
-			d.server.claims.take("claimed", "user/12345")
+			d.server.claims.add("claimed", "user/12345")
 			got := callAs(t, u, program, dir)
 			for what, want := range c.want {
 				if got[what] != want && (want == "" || !strings.Contains(got[what], want)) {
@@ -245,12 +251,17 @@ func TestCallsOfOneUserAreBounded(t *testing.T) {
 		t.Error("a call that ended still counts")
 	}
 	var cl claims
+	cl.add("b", "user/b")
 	for i := range maxClaims + 1 {
-		if !cl.take(fmt.Sprint(i), "user/a") {
-			t.Fatalf("claim %d is refused", i)
-		}
+		cl.add(fmt.Sprint(i), "user/a")
 	}
-	if cl.take("1", "user/b") || !cl.take("0", "user/b") || len(cl.owners) != maxClaims {
-		t.Errorf("%d claims; the oldest should be forgotten, no other", len(cl.owners))
+	if cl.of("0") != "" || cl.of("1") != "user/a" || cl.of("b") != "user/b" || len(cl.owners) != maxClaims+1 {
+		t.Errorf("%d claims; the oldest of the user should be forgotten, no other", len(cl.owners))
+	}
+	for i := range maxClaimants - 1 { // with a; b is pushed out
+		cl.add("of "+fmt.Sprint(i), fmt.Sprint("many/", i))
+	}
+	if cl.of("b") != "" || cl.of("1") != "user/a" || len(cl.ids) != maxClaimants || len(cl.users) != maxClaimants {
+		t.Errorf("claims of %d and %d users", len(cl.ids), len(cl.users))
 	}
 }

@@ -57,7 +57,7 @@ func (e *external) MakeToken(ctx context.Context, c wire.Map) (wire.Map, error) 
 func TestUserOfExternalAuth(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	d, root, _ := startWith(t, nil, dir, map[string]string{"roots": "root"})
+	d, root, _ := startWith(t, nil, dir, map[string]string{"roots": "root", "earlier": "carol of file", "elsewhere": "carol of pam"})
 	e := &external{tokens: map[string]string{}}
 	d.server.deps.External = e
 	carol, err := Dial(t.Context(), dir)
@@ -83,8 +83,12 @@ func TestUserOfExternalAuth(t *testing.T) {
 		t.Fatalf("%q, %v", user, err)
 	}
 
+	mine, err := carol.NewJID(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	// An order carries the name, the rights and the back end, and nothing that the caller says of them.
-	_, err = carol.Publish(t.Context(), gather.Publish{Tgt: "*", Fun: "test.ping", User: "root", JID: "new1", Kwargs: wire.Map{
+	_, err = carol.Publish(t.Context(), gather.Publish{Tgt: "*", Fun: "test.ping", User: "root", JID: mine, Kwargs: wire.Map{
 		{Key: "eauth", Value: "auto"}, {Key: "password", Value: "word"}, {Key: "token", Value: "tok"}, {Key: "metadata", Value: "x"},
 	}})
 	if err != nil || d.published.User != "carol" || d.rights == nil || len(d.rights.List()) != 3 || len(d.published.Kwargs) != 3 || d.published.Kwargs.String("eauth") != "file" {
@@ -127,9 +131,14 @@ func TestUserOfExternalAuth(t *testing.T) {
 	_, err = carol.Subscribe(t.Context(), "salt/")
 	refused("all events", err, "not yours")
 	refused("a job of root", read(carol, "roots"), "not yours")
-	if err := read(carol, "new1"); err != nil {
+	if err := read(carol, mine); err != nil {
 		t.Errorf("her own job: %v", err)
 	}
+
+	if err := read(carol, "earlier"); err != nil {
+		t.Errorf("her job of another day, by any master: %v", err)
+	}
+	refused("a job of carol of another back end", read(carol, "elsewhere"), "not yours")
 
 	// Another connection is somebody else, and a name is no name of the system.
 	if err := run(root, "manage.up"); err != nil {
@@ -144,9 +153,9 @@ func TestUserOfExternalAuth(t *testing.T) {
 		t.Fatalf("%q, %v", user, err)
 	}
 	refused("a job of the system's root", read(named, "roots"), "not yours")
-	refused("the job of carol", read(named, "new1"), "not yours")
+	refused("the job of carol", read(named, mine), "not yours")
 	refused("a runner", run(named, "jobs.active"), `type "eauth" occurred for user root.`)
-	if _, err := named.Publish(t.Context(), gather.Publish{Tgt: "*", Fun: "test.ping", JID: "new1"}); err == nil {
+	if _, err := named.Publish(t.Context(), gather.Publish{Tgt: "*", Fun: "test.ping", JID: mine}); err == nil {
 		t.Error("published with the id of carol's job")
 	}
 	if _, err := named.Login(t.Context(), Credentials{Eauth: "file", Username: "dave", Password: "word"}); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -52,9 +53,10 @@ func (d *daemon) PublishAs(_ context.Context, p gather.Publish, rights *acl.Righ
 	return gather.Published{JID: "20260101000000000000", Minions: []string{"a", "b"}, Missing: []string{"c"}, Incomplete: "incomplete: 1 of 256 partitions"}, nil
 }
 
-func (d *daemon) Owner(_ context.Context, jid string) (string, bool, error) {
-	user, found := d.owners[jid]
-	return user, found, nil
+func (d *daemon) Owner(_ context.Context, jid string) (string, string, bool, error) {
+	who, found := d.owners[jid]
+	user, eauth, _ := strings.Cut(who, " of ")
+	return user, eauth, found, nil
 }
 
 func (d *daemon) C() <-chan gather.Event { return d.events }

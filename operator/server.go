@@ -49,8 +49,9 @@ type Minions interface {
 	gather.Master
 	// PublishAs publishes what rights allow; nil allows anything.
 	PublishAs(ctx context.Context, p gather.Publish, rights *acl.Rights) (gather.Published, error)
-	// Owner tells who published a job; found is false for one that nobody did.
-	Owner(ctx context.Context, jid string) (user string, found bool, err error)
+	// Owner tells who published a job, and which back end of external_auth knows him, "" if he is a user of the system; found is false for a
+	// job that nobody published.
+	Owner(ctx context.Context, jid string) (user, eauth string, found bool, err error)
 	// Targets resolves a target among accepted minions.
 	Targets(ctx context.Context, tgt any, tgtType, delimiter string) (Targeted, error)
 }
@@ -184,6 +185,9 @@ func (s *Server) NewJID(ctx context.Context, _ *operatorpb.NewJIDRequest) (*oper
 	if err != nil {
 		return nil, asStatus(err)
 	}
+	if c, _ := callerOf(ctx); !c.super() {
+		s.claims.add(jid, c.owner())
+	}
 	return &operatorpb.NewJIDReply{Jid: jid}, nil
 }
 
@@ -210,7 +214,7 @@ func (s *Server) Publish(ctx context.Context, r *operatorpb.PublishRequest) (*op
 	}
 	if p.JID != "" {
 		if c, _ := callerOf(ctx); s.claims.of(p.JID) != "" && s.claims.of(p.JID) != c.owner() {
-			return nil, status.Error(codes.AlreadyExists, "somebody else listens for a job with this id; run the command again")
+			return nil, status.Error(codes.AlreadyExists, "this id was made for another user's job; leave it to the master to make one")
 		}
 		if err := s.owns(ctx, p.JID); err != nil {
 			return nil, err

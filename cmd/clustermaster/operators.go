@@ -104,12 +104,9 @@ func (t *operators) PublishAs(ctx context.Context, p gather.Publish, rights *acl
 }
 
 // Owner implements operator.Minions.
-func (t *operators) Owner(ctx context.Context, jid string) (user string, found bool, err error) {
+func (t *operators) Owner(ctx context.Context, jid string) (user, eauth string, found bool, err error) {
 	owner, found, err := t.jobs.Owner(ctx, jid)
-	if owner.Eauth != "" {
-		return "", found, err // a name of external_auth, which may also be one of the system
-	}
-	return owner.User, found, err
+	return owner.User, owner.Eauth, found, err
 }
 
 // maxPatience is how long a command waits at most for a master that was just started.
