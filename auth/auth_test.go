@@ -334,8 +334,12 @@ func TestOptions(t *testing.T) {
 		"no python":    {auth.Options{External: dict("pam", nil)}, "auth.pam.python"},
 		"pam service":  {auth.Options{External: dict("pam", nil), BackEnds: dict("auth.pam.service", "../x")}, "/etc/pam.d"},
 		"no directory": {auth.Options{External: dict("ldap", nil)}, "auth.ldap.binddn is missing"},
-		"anonymous":    {auth.Options{External: dict("ldap", nil), BackEnds: dict("auth.ldap.anonymous", true)}, "auth.ldap.anonymous is not offered"},
-		"template":     {auth.Options{External: dict("ldap", nil), BackEnds: dict("auth.ldap.binddn", "uid={{ username|lower }}")}, "{{ username }} is all"},
+		"anonymous":    {auth.Options{External: dict("ldap", nil), BackEnds: dict("auth.ldap.anonymous", true)}, "auth.ldap.binddn is missing"},
+		"no password": {auth.Options{External: dict("ldap", nil), BackEnds: dict("auth.ldap.binddn", "uid={{ username }}", "auth.ldap.anonymous", true,
+			"auth.ldap.auth_by_group_membership_only", true)}, "ask for no password"},
+		"nobody": {auth.Options{External: dict("ldap", nil), BackEnds: dict("auth.ldap.binddn", "cn=search", "auth.ldap.bindpw", "x", "auth.ldap.filter", "uid=x",
+			"auth.ldap.anonymous", true)}, "lets nobody in"},
+		"template": {auth.Options{External: dict("ldap", nil), BackEnds: dict("auth.ldap.binddn", "uid={{ username|lower }}")}, "{{ username }} is all"},
 	} {
 		if _, err := auth.New(c.o, auth.Deps{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -247,6 +248,10 @@ func TestLDAP(t *testing.T) {
 		{"that level", "carol", "carol-secret", []any{"auth.ldap.scope", int64(1), "auth.ldap.basedn", "ou=People,dc=example,dc=org"}, nothing},
 		{"the form of a name", "carol", "carol-secret", byName, runner},
 		{"the form of a name, wrong password", "carol", "x", byName, ""},
+		{"anonymous by itself", "carol", "carol-secret", append(slices.Clip(byName), "auth.ldap.anonymous", true), runner},
+		{"anonymous by itself, wrong password", "carol", "x", append(slices.Clip(byName), "auth.ldap.anonymous", true), ""},
+		{"by group only, by itself", "carol", "carol-secret", []any{"auth.ldap.auth_by_group_membership_only", true}, runner},
+		{"by group only, by itself, wrong password", "carol", "x", []any{"auth.ldap.auth_by_group_membership_only", true}, ""},
 		{"a name with a comma", "carol,ou=People", "carol-secret", byName, ""},
 		{"groups of names", "carol", "carol-secret", []any{"auth.ldap.activedirectory", true, "auth.ldap.groupclass", "groupOfNames", "auth.ldap.accountattributename", "uid"}, nothing + " wheel"},
 		{"groups elsewhere", "carol", "carol-secret", []any{"auth.ldap.groupou", "Nowhere"}, nothing},

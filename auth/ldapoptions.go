@@ -47,10 +47,10 @@ func readLDAP(options wire.Map) (o ldapOptions, err error) {
 		return o, r.err
 	case o.startTLS && secure:
 		return o, errors.New("auth.ldap.starttls and auth.ldap.tls are both set; take one out")
-	case anonymous:
-		return o, errors.New("auth.ldap.anonymous is not offered: with it no password is asked, or nobody gets in; give auth.ldap.binddn and bindpw of an account that may search")
-	case byGroup:
-		return o, errors.New("auth.ldap.auth_by_group_membership_only is not offered: it would let everybody in who knows a name")
+	case anonymous && byGroup: // either alone changes nothing in Salt
+		return o, errors.New("auth.ldap.anonymous and auth.ldap.auth_by_group_membership_only together ask for no password: they would let everybody in who knows a name; take one out")
+	case anonymous && o.bindDN != "" && o.bindPassword != "":
+		return o, errors.New("auth.ldap.anonymous with auth.ldap.bindpw lets nobody in; take one of them out")
 	case o.bindDN == "":
 		return o, errors.New("auth.ldap.binddn is missing: an account that may search, with auth.ldap.bindpw, or the form of users' names such as uid={{ username }},ou=people,dc=example,dc=org")
 	case o.bindPassword == "" && !strings.Contains(o.bindDN, "{{"):
