@@ -92,8 +92,11 @@ type mask struct {
 	to   string
 }
 
+// jobID is a job id, also as unique_jid makes them.
+var jobID = regexp.MustCompile(`\b20[0-9]{18}(_[0-9]+)?\b`)
+
 var masks = []mask{
-	{regexp.MustCompile(`\b20[0-9]{18}\b`), "JID"},
+	{jobID, "JID"},
 	{regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+\.[0-9]{6}(\+00:00)?`), "STAMP"},
 	{regexp.MustCompile(`[0-9]{4}, [A-Z][a-z]{2} [0-9]{2} [0-9:]+\.[0-9]{6}`), "START"},
 	{regexp.MustCompile(`\b[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}`), "TIME"},
@@ -138,8 +141,6 @@ func (l line) sorted(text string) string {
 	flush()
 	return strings.Join(out, "")
 }
-
-var jobID = regexp.MustCompile(`\b20[0-9]{18}\b`)
 
 // on runs the line on one side and masks what came.
 func (l line) on(t testing.TB, s *side) result {

@@ -37,6 +37,11 @@ const reactorOptions = `reactor:
   - 't/wrong/f': [DIR/react/wrong-text.sls]
   - 't/args': [DIR/react/args.sls]
   - 't/renderers': [DIR/react/json.sls, DIR/react/py.sls]
+  - 't/order': [DIR/react/order.sls]
+  - 't/order/missing': [DIR/react/order-missing.sls]
+  - 't/order/circle': [DIR/react/order-circle.sls]
+  - 't/order/prereq': [DIR/react/order-prereq.sls]
+  - 't/nocache': [DIR/react/nocache.sls]
   - 't/end': [DIR/react/end.sls]
   - 'salt/run/*/ret': [DIR/react/ret.sls]
   - 'salt/minion/web-b/start': [DIR/react/start.sls]
@@ -216,12 +221,32 @@ args-empty-map:
 arg-is-text:
   local.test.arg: [{tgt: web-a}, {arg: xyz}]
 `,
-	"react/json.sls":   "#!json\n{\"json\": {\"runner.test.arg\": [{\"args\": {\"n\": \"renderer-json\"}}]}}\n",
-	"react/py.sls":     "#!py\ndef run():\n    return {'py': {'runner.test.arg': [{'args': {'n': 'renderer-py-' + tag}}]}}\n",
-	"react/end.sls":    "end:\n  runner.test.arg: [{args: {n: '{{ data.n }}'}}]\nend-local:\n  local.test.arg: [{tgt: web-a}, {arg: ['{{ data.n }}']}]\n",
-	"react/ret.sls":    "ret:\n  runner.test.arg: [{args: {n: 'ret of {{ data.fun }} by {{ data.user }}'}}]\n",
-	"react/start.sls":  "start:\n  local.test.arg: [{tgt: '{{ data.id }}'}, {arg: ['start of {{ data.id }}']}]\n  runner.test.arg: [{args: {n: 'start of {{ data.id }}'}}]\n  wheel.key.name_match: [{args: {match: '{{ data.id }}'}}]\n",
-	"react/beacon.sls": "beacon:\n  local.test.arg: [{tgt: '{{ data.id }}'}, {arg: ['beacon', {{ data.data.load }}]}]\n",
+	"react/nocache.sls": jobIDReactions,
+	"react/order.sls": `
+z:
+  local.test.arg: [{tgt: web-a}, {arg: [order-z]}]
+a:
+  local.test.arg: [{tgt: web-a}, {arg: [order-a]}, {require: [b, {local: z}]}]
+b:
+  local.test.arg: [{tgt: web-a}, {arg: [order-b]}, {onchanges: [{local: c}]}, {watch_any: [{id: 'y*'}]}]
+c:
+  local.test.arg: [{tgt: web-a}, {arg: [order-c]}, {order: last}]
+d:
+  local.test.arg: [{tgt: web-a}, {arg: [order-d]}, {onfail: [{local: y2}]}, {order: 1}]
+y1:
+  local.test.arg: [{tgt: web-a}, {arg: [order-y1]}, {order: 5}]
+y2:
+  local.test.arg: [{tgt: web-a}, {arg: [order-y2]}, {order: 4}, {require: [{local: y1}]}]
+`,
+	"react/order-missing.sls": "a:\n  local.test.arg: [{tgt: web-a}, {arg: [order-missing]}]\nb:\n  local.test.arg: [{tgt: web-a}, {arg: [order-missing]}, {require: [{local: nosuch}]}]\n",
+	"react/order-circle.sls":  "a:\n  local.test.arg: [{tgt: web-a}, {arg: [order-circle]}, {require: [b]}]\nb:\n  local.test.arg: [{tgt: web-a}, {arg: [order-circle]}, {watch: [a]}]\n",
+	"react/order-prereq.sls":  "a:\n  local.test.arg: [{tgt: web-a}, {arg: [order-prereq-a]}]\nb:\n  local.test.arg: [{tgt: web-a}, {arg: [order-prereq-b]}, {prereq: [a]}]\n",
+	"react/json.sls":          "#!json\n{\"json\": {\"runner.test.arg\": [{\"args\": {\"n\": \"renderer-json\"}}]}}\n",
+	"react/py.sls":            "#!py\ndef run():\n    return {'py': {'runner.test.arg': [{'args': {'n': 'renderer-py-' + tag}}]}}\n",
+	"react/end.sls":           "end:\n  runner.test.arg: [{args: {n: '{{ data.n }}'}}]\nend-local:\n  local.test.arg: [{tgt: web-a}, {arg: ['{{ data.n }}']}]\n",
+	"react/ret.sls":           "ret:\n  runner.test.arg: [{args: {n: 'ret of {{ data.fun }} by {{ data.user }}'}}]\n",
+	"react/start.sls":         "start:\n  local.test.arg: [{tgt: '{{ data.id }}'}, {arg: ['start of {{ data.id }}']}]\n  runner.test.arg: [{args: {n: 'start of {{ data.id }}'}}]\n  wheel.key.name_match: [{args: {match: '{{ data.id }}'}}]\n",
+	"react/beacon.sls":        "beacon:\n  local.test.arg: [{tgt: '{{ data.id }}'}, {arg: ['beacon', {{ data.data.load }}]}]\n",
 }
 
 // reacting is one event of the bus, as far as it has to be equal.
@@ -305,8 +330,14 @@ func (s *reactorSide) lines(t *testing.T) []string {
 			out = append(out, strings.NewReplacer(s.Dir, "DIR", s.ID, "MASTER").Replace(line))
 		}
 	}
-	slices.Sort(out)
 	return out
+}
+
+// inOrder are those of the reactions whose order follows from requisites, in the order in which they were published.
+func inOrder(lines []string) []string {
+	return slices.DeleteFunc(lines, func(l string) bool {
+		return !strings.HasPrefix(l, "job ") || !strings.Contains(l, `["order-`)
+	})
 }
 
 // reactorLines are the functions of the family reactor, in this order, on sides with reactorOptions.
@@ -345,7 +376,7 @@ func TestReactions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.Configure(t, s.Config(t)+strings.ReplaceAll(reactorOptions, "DIR", s.Dir)+scheduleOptions)
+		s.Configure(t, s.Config(t)+strings.ReplaceAll(reactorOptions, "DIR", s.Dir)+scheduleOptions+"unique_jid: True\n")
 	})
 	sides := []*reactorSide{{side: p.theirs, runs: e2e.Theirs(t, reference).Run}, {side: p.ours, runs: e2e.Ours(t).Run}}
 	for _, s := range sides {
@@ -365,7 +396,7 @@ func TestReactions(t *testing.T) {
 			return has(s, `"n":"ready"`)
 		})
 	}
-	for _, tag := range []string{"t/local", "t/forms", "t/runner", "t/wheel", "t/tgt", "t/glob", "t/salt", "t/twice", "t/wrong/a", "t/wrong/b", "t/wrong/c", "t/wrong/d", "t/wrong/e", "t/wrong/f", "t/args", "t/renderers"} {
+	for _, tag := range []string{"t/local", "t/forms", "t/runner", "t/wheel", "t/tgt", "t/glob", "t/salt", "t/twice", "t/wrong/a", "t/wrong/b", "t/wrong/c", "t/wrong/d", "t/wrong/e", "t/wrong/f", "t/args", "t/renderers", "t/nocache", "t/order", "t/order/missing", "t/order/circle", "t/order/prereq"} {
 		fire(tag, "{a: 1}")
 	}
 	fire("t/data/run", "{x: [1, {y: z}], to: web-b}")
@@ -424,7 +455,11 @@ func TestReactions(t *testing.T) {
 		}
 		return nil
 	})
+	if theirs, ours := inOrder(sides[0].lines(t)), inOrder(sides[1].lines(t)); len(theirs) != 10 || !slices.Equal(theirs, ours) {
+		t.Errorf("requisites order reactions\n%s\nin Salt, here\n%s", strings.Join(theirs, "\n"), strings.Join(ours, "\n"))
+	}
 	t.Run("family", func(t *testing.T) { p.play(t, scene{name: "reactor", lines: reactorLines()}) })
+	t.Run("ids", func(t *testing.T) { p.play(t, scene{name: "job ids", lines: jobIDLines()}) })
 	// Salt's signs in as a minion for the first such reaction, and reacts to nothing more until that is done.
 	p.ours.must(t, "salt-run", "event.send", "t/caller", "{}")
 	for _, name := range []string{"caller-args", "caller-old"} {
