@@ -93,7 +93,8 @@ peer: {'state-.*': ['test.*']}
 peer_run: {'state-.*': ['manage.up']}
 `})
 	for _, m := range c.Masters {
-		m.Configure(t, strings.Replace(m.Config(t), "/srv]}", "/srv], dev: ["+m.Dir+"/dev]}", 1))
+		m.Configure(t, strings.Replace(m.Config(t), "/srv]}", "/srv], dev: ["+m.Dir+"/dev]}", 1)+strings.ReplaceAll(jobIDsOptions, "DIR", m.Dir))
+		writeBelow(t, m.Dir, "jobs.sls", []byte(jobIDsSLS))
 	}
 	big := bytes.Repeat([]byte("0123456789abcdef"), 100<<20/16)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -136,6 +137,7 @@ peer_run: {'state-.*': ['manage.up']}
 		{"TargetsWhileAMasterIsDead", testTargetsWithoutOne},
 		{"Publish", testPublish},
 		{"Event", testEventSend},
+		{"JobIDs", testJobIDs},
 		{"BigFileWhileAMasterDies", func(t *testing.T, c *Cluster) { testBigFile(t, c, big) }},
 	} {
 		t.Run(step.name, func(t *testing.T) { step.run(t, c) })
