@@ -45,8 +45,8 @@ type Deps struct {
 
 // OnDisk is where Salt's own clients look jobs up.
 type OnDisk interface {
-	// Keep comes back when the job can be found there. load has no secrets.
-	Keep(jid string, load wire.Map, minions []string)
+	// Keep comes back when the job can be found there. load has no secrets. nocache: its returns are not to be found there.
+	Keep(jid string, load wire.Map, minions []string, nocache bool)
 }
 
 // UserKeys are the keys of users of the masters' machines.

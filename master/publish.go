@@ -216,7 +216,7 @@ func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Re
 		return fmt.Errorf("save job %s: %w", r.JID, err)
 	}
 	if r.Load != nil && m.deps.OnDisk != nil { // ordered on port 4506
-		m.deps.OnDisk.Keep(r.JID, load, found.Minions)
+		m.deps.OnDisk.Keep(r.JID, load, found.Minions, nocache)
 	}
 	m.known.add(r.JID, nocache)
 	return nil

@@ -30,6 +30,7 @@ const (
 	jidFile     = "jid"
 	loadFile    = ".load.p"
 	minionsFile = ".minions.p"
+	noCacheFile = "nocache" // empty: no returns are kept
 	returnFile  = "return.p"
 	outFile     = "out.p"
 )
@@ -78,7 +79,7 @@ type Cache struct {
 	life context.Context
 	end  context.CancelFunc
 
-	mu       sync.Mutex // guards what follows, and the files of minions
+	mu       sync.Mutex // guards what follows, and the making of folders and files
 	followed map[string]*follower
 	ended    bool
 	running  sync.WaitGroup
@@ -111,26 +112,33 @@ func New(o Options, d Deps) (*Cache, error) {
 	return c, nil
 }
 
-// Keep writes a job before its order is answered, and its returns as they come. The job may have been kept before: its minions add up.
-func (c *Cache) Keep(jid string, load wire.Map, minions []string) {
-	if err := c.write(jid, load, minions); err != nil {
+// Keep writes a job before its order is answered, and its returns as they come. The job may have been kept before: its minions add up. The
+// returns of a nocache job are not written.
+func (c *Cache) Keep(jid string, load wire.Map, minions []string, nocache bool) {
+	err := c.write(jid, load, minions)
+	if err == nil && nocache {
+		err = replace(filepath.Join(c.folder(jid), noCacheFile), nil)
+	}
+	if err != nil {
 		c.failed.Inc()
 		c.log.Warn("job not written for Salt's own clients; they will say that its jid does not exist", "jid", jid, "err", err)
 		return
 	}
-	c.follow(jid, minions)
+	if !nocache {
+		c.follow(jid, minions)
+	}
 }
 
 func (c *Cache) write(jid string, load wire.Map, minions []string) error {
 	dir := c.folder(jid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	if err := replace(filepath.Join(dir, jidFile), []byte(jid)); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err := replacePacked(filepath.Join(dir, minionsFile), union(filepath.Join(dir, minionsFile), minions)); err != nil {
 		return err
 	}
@@ -267,6 +275,8 @@ func (c *Cache) clean() {
 				c.log.Warn("remove an old job of Salt's own clients", "path", dir, "err", err)
 			}
 		}
+		c.mu.Lock()
 		_ = os.Remove(top) // only if it is empty
+		c.mu.Unlock()
 	}
 }

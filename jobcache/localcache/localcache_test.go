@@ -123,10 +123,26 @@ const (
 	saltsFolder = "3e/640105d5055ff74d3aa0551c20dbe96b59b10b81d2e04496252145df0b853b" // salt.utils.jid.jid_dir, Salt 3008.3
 )
 
+// TestKeepNoCache: the job is there as Salt's has it, and nobody waits for its returns.
+func TestKeepNoCache(t *testing.T) {
+	t.Parallel()
+	w := open(t, time.Hour)
+	w.c.Keep(jid, wire.Map{{Key: "fun", Value: "test.ping"}}, []string{"web-a"}, true)
+	if load, _ := w.read(t, saltsFolder, ".load.p").(wire.Map); load.String("fun") != "test.ping" {
+		t.Errorf("load: %v", load)
+	}
+	if info, err := os.Stat(filepath.Join(w.dir, saltsFolder, "nocache")); err != nil || info.Size() > 0 {
+		t.Errorf("the mark: %v, %v", info, err)
+	}
+	if len(w.c.followed) > 0 {
+		t.Error("its returns are waited for")
+	}
+}
+
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	w := open(t, time.Hour)
-	w.c.Keep(jid, wire.Map{{Key: "fun", Value: "test.ping"}, {Key: "key", Value: "secret"}, {Key: "token", Value: "secret"}}, []string{"web-b", "web-a"})
+	w.c.Keep(jid, wire.Map{{Key: "fun", Value: "test.ping"}, {Key: "key", Value: "secret"}, {Key: "token", Value: "secret"}}, []string{"web-b", "web-a"}, false)
 	rel, err := filepath.Rel(w.dir, w.c.folder(jid))
 	if err != nil || rel != saltsFolder {
 		t.Errorf("the job lies in %s, Salt looks in %s", rel, saltsFolder)
@@ -135,7 +151,7 @@ func TestKeep(t *testing.T) {
 	if load.String("fun") != "test.ping" || strings.Contains(string(pack(t, load)), "secret") {
 		t.Errorf("load: %v", load)
 	}
-	w.c.Keep(jid, load, []string{"web-c"}) // the next part of a batch
+	w.c.Keep(jid, load, []string{"web-c"}, false) // the next part of a batch
 	names, _ := w.read(t, rel, ".minions.p").([]any)
 	if !slices.Equal(names, []any{"web-a", "web-b", "web-c"}) {
 		t.Errorf("minions: %v", names)
@@ -170,7 +186,7 @@ func TestFollowersEnd(t *testing.T) {
 	t.Parallel()
 	w := open(t, 0)
 	for i := range maxFollowed + 1 {
-		w.c.Keep(wire.JID(time.Unix(int64(i), 0)), wire.Map{{Key: "fun", Value: "x"}}, []string{"web-a"})
+		w.c.Keep(wire.JID(time.Unix(int64(i), 0)), wire.Map{{Key: "fun", Value: "x"}}, []string{"web-a"}, false)
 	}
 	if !strings.Contains(w.log.String(), "too many jobs at a time") || strings.Count(w.log.String(), "level=WARN") != 1 {
 		t.Errorf("log: %s", w.log)
@@ -183,8 +199,8 @@ func TestFollowersEnd(t *testing.T) {
 func TestClean(t *testing.T) {
 	t.Parallel()
 	w := open(t, time.Hour)
-	w.c.Keep("1", wire.Map{}, nil)
-	w.c.Keep("2", wire.Map{}, nil)
+	w.c.Keep("1", wire.Map{}, nil, false)
+	w.c.Keep("2", wire.Map{}, nil, false)
 	old := time.Now().Add(-2 * time.Hour)
 	if err := os.Chtimes(filepath.Join(w.c.folder("1"), "jid"), old, old); err != nil {
 		t.Fatal(err)
