@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// fewWorkers are enough for two or three minions; each costs a second of processor time to start.
+const fewWorkers = "worker_threads: 2\n"
+
 // A real salt-master behind HAProxy with Salt's plain configuration answers a
 // minion of each release, which proves the kit; then our master is started on the
 // same configuration and keys, and the minions, untouched, answer it as well.
@@ -32,7 +35,7 @@ func takeOver(t *testing.T, extra, keyFile string, working bool) {
 	t.Helper()
 	HAProxyProgram(t)
 	c := NewCluster(t, ClusterOptions{
-		Masters: 1, Plain: true, Programs: Theirs(t, "3008.3"), Balancer: BalancerOptions{File: "lb/haproxy-salt.cfg"}, Extra: extra,
+		Masters: 1, Plain: true, Programs: Theirs(t, "3008.3"), Balancer: BalancerOptions{File: "lb/haproxy-salt.cfg"}, Extra: fewWorkers + extra,
 	})
 	c.Start(t)
 	m := c.Masters[0]
@@ -121,14 +124,17 @@ func TestOursTakeOverFromSaltsCluster(t *testing.T) {
 		release string
 		shared  bool
 	}{{"3007.15", true}, {"3008.3", false}} {
-		t.Run(tt.release, func(t *testing.T) { takeOverCluster(t, tt.release, tt.shared) })
+		t.Run(tt.release, func(t *testing.T) {
+			t.Parallel()
+			takeOverCluster(t, tt.release, tt.shared)
+		})
 	}
 }
 
 func takeOverCluster(t *testing.T, release string, shared bool) {
 	HAProxyProgram(t)
 	c := NewCluster(t, ClusterOptions{
-		Masters: 2, Plain: true, Programs: Theirs(t, release), Balancer: BalancerOptions{File: "lb/haproxy-salt.cfg"},
+		Masters: 2, Plain: true, Programs: Theirs(t, release), Balancer: BalancerOptions{File: "lb/haproxy-salt.cfg"}, Extra: fewWorkers,
 	})
 	folder := func(m *Master) string {
 		if shared {
