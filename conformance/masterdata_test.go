@@ -137,6 +137,9 @@ func fileQuestions() []asked {
 			}
 		}
 	}
+	for _, level := range []any{int64(-1), "", false, int64(10), "x"} {
+		out = append(out, asked{fmt.Sprintf("_serve_file with gzip %#v", level), dict("cmd", "_serve_file", "path", "three", "saltenv", "base", "loc", int64(0), "gzip", level), ""})
+	}
 	return append(out,
 		asked{"_serve_file below 0", dict("cmd", "_serve_file", "path", "one", "saltenv", "base", "loc", int64(-1)), ""},
 		asked{"_serve_file without loc", dict("cmd", "_serve_file", "path", "one", "saltenv", "base"), ""},

@@ -95,19 +95,23 @@ func (s *Server) keep(file *os.File, path string, at marks) error {
 	return nil
 }
 
-// gzipLevel is the compression asked for, 0 for none.
+// gzipLevel is the compression asked for, 0 for none; -1 is the usual one.
 func gzipLevel(load wire.Map) (int, error) {
 	switch v, _ := load.Get("gzip"); v := v.(type) {
+	case int64:
+		if v >= gzip.DefaultCompression && v <= gzip.BestCompression {
+			return int(v), nil
+		}
 	case nil:
 		return 0, nil
 	case bool:
 		if v {
-			return 1, nil
+			return gzip.BestSpeed, nil
 		}
 		return 0, nil
-	case int64:
-		if v >= 0 && v <= 9 {
-			return int(v), nil
+	case string:
+		if v == "" {
+			return 0, nil
 		}
 	}
 	return 0, errors.New("bad gzip level")

@@ -4,9 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"clustermaster/wire"
 )
@@ -106,6 +108,9 @@ func (s *Server) of(env string) *lists {
 		if w.full {
 			s.log.Warn("file list cut off: too many files or folders too deep; split the environment", "env", env, "n", w.n)
 		}
+		if len(w.nameless) > 0 {
+			s.log.Warn("files are left out of the list: their names are not UTF-8; rename them", "env", env, "n", len(w.nameless), "path", strconv.Quote(w.nameless[0]))
+		}
 		s.walks.Inc()
 		entry.made, entry.checked, entry.l, entry.stamps, entry.linked = now, now, w.lists(), w.stamps, w.linked
 	}
@@ -184,6 +189,7 @@ type walker struct {
 	links              map[string]string
 	stamps             []stamp
 	linked             []linked
+	nameless           []string // names that are no UTF-8
 	n                  int
 	full               bool
 }
@@ -219,6 +225,10 @@ func (w *walker) walk(dir, rel string, above []os.FileInfo) {
 	above = append(above[:len(above):len(above)], self)
 	for _, e := range entries {
 		if e.Name() == StagingDir {
+			continue
+		}
+		if !utf8.ValidString(e.Name()) { // minions take such a list for broken, or ask for it in vain
+			w.nameless = append(w.nameless, filepath.Join(dir, e.Name()))
 			continue
 		}
 		if w.n++; w.n > maxListed {

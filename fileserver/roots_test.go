@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -325,6 +326,30 @@ func TestHashFollowsChanges(t *testing.T) {
 	ask()
 	if got := s.hashes[path]; got.size != 2 {
 		t.Errorf("kept the hash of a file that has just changed: %v", got)
+	}
+}
+
+// TestNamesThatAreNoText: a list without them is one that minions can use; Salt's whole list fails.
+func TestNamesThatAreNoText(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, name := range []string{"a", "caf\xe9", "d\xff/b", "ünï/c"} {
+		write(t, filepath.Join(root, name), "x")
+	}
+	if err := os.Symlink("a", filepath.Join(root, "l\xe4nk")); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	s, err := New(Options{FollowSymlinks: true, Roots: []Env{{Name: "base", Roots: []string{root}}}}, slog.New(slog.NewTextHandler(&said, nil)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := s.of("base")
+	if want := []string{"a", "ünï/c"}; !slices.Equal(l.files, want) || !slices.Equal(l.dirs, []string{"ünï"}) || len(l.links) != 0 {
+		t.Errorf("files %q, folders %q, links %q", l.files, l.dirs, l.links)
+	}
+	if !strings.Contains(said.String(), "n=3") || !strings.Contains(said.String(), "caf") {
+		t.Errorf("the log says %s", said.String())
 	}
 }
 

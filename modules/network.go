@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/target"
 	"clustermaster/wire"
 )
 
@@ -206,17 +207,17 @@ func interfaces() (any, error) {
 
 // inSubnet reports whether any address lies in a network, which must have no host bits.
 func inSubnet(cidr string, addrs []string) bool {
-	p, err := netip.ParsePrefix(cidr)
-	if err != nil {
+	p, ok := target.ParseNetwork(cidr)
+	if !ok {
 		a, err := netip.ParseAddr(cidr)
 		if err != nil {
 			return false
 		}
 		p = netip.PrefixFrom(a, a.BitLen())
 	}
-	return p == p.Masked() && slices.ContainsFunc(addrs, func(s string) bool {
+	return slices.ContainsFunc(addrs, func(s string) bool {
 		a, err := netip.ParseAddr(s)
-		return err == nil && p.Contains(a)
+		return err == nil && p.Contains(a.WithZone(""))
 	})
 }
 

@@ -2,12 +2,10 @@ package target
 
 import (
 	"context"
-	"net/netip"
 	"slices"
 
 	"clustermaster/internal/fnmatch"
 	"clustermaster/internal/pyregex"
-	"clustermaster/wire"
 )
 
 // matching is one call of Match: expressions register what they ask of grains and pillar, and one question to the Source
@@ -187,32 +185,4 @@ func (m *matching) names(s set) []string {
 // glob is the test of a shell pattern.
 func glob(pattern string) func(string) bool {
 	return func(s string) bool { return fnmatch.Match(pattern, s) }
-}
-
-// inNetwork is the test of an ipcidr target, an address or a network without host bits, and the grain that it reads.
-func inNetwork(text string) (test func(wire.Map) bool, grain string, ok bool) {
-	addr, err := netip.ParseAddr(text)
-	net, netErr := netip.ParsePrefix(text)
-	switch {
-	case err == nil:
-		net = netip.PrefixFrom(addr, addr.BitLen())
-	case netErr == nil && net == net.Masked():
-	default:
-		return nil, "", false
-	}
-	grain = "ipv4"
-	if net.Addr().Is6() {
-		grain = "ipv6"
-	}
-	return func(grains wire.Map) bool {
-		v, _ := grains.Get(grain)
-		list, _ := asList(v)
-		for _, s := range list {
-			a, e := netip.ParseAddr(s)
-			if e == nil && ((err == nil && a == addr) || (err != nil && net.Contains(a))) {
-				return true
-			}
-		}
-		return false
-	}, grain, true
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // different are the questions that are answered otherwise on purpose; the reasons stand in docs/differences.md.
-var different = map[string]bool{"compound T@x:y": true, "compound R@%webs": true}
+var different = map[string]bool{"compound T@x:y": true, "compound R@%webs": true, "glob web*,db*": true}
 
 // TestLikeSalt asks Salt's own matchers and ours about the same minions.
 func TestLikeSalt(t *testing.T) {
@@ -73,7 +73,7 @@ func TestLikeSalt(t *testing.T) {
 		key := fmt.Sprintf("%s %v", q.Type, q.Expr)
 		same := slices.Equal(ours, theirs[i])
 		if same == different[key] {
-			t.Errorf("%s (greedy %v): ours %d %.120v, Salt's %d %.120v", key, q.Greedy, len(ours), ours, len(theirs[i]), theirs[i])
+			t.Errorf("%s (greedy %v): ours %d %v, Salt's %d %v", key, q.Greedy, len(ours), ours[:min(len(ours), 5)], len(theirs[i]), theirs[i][:min(len(theirs[i]), 5)])
 		}
 	}
 	t.Logf("%d targets over %d minions", len(w.Targets), len(w.IDs))

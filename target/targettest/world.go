@@ -51,6 +51,14 @@ func (w *World) Ask(_ context.Context, q target.Question, fn func(string, target
 	return "", nil
 }
 
+// pickZone gives some addresses the interface that they belong to.
+func pickZone(i int) string {
+	if i%5 == 0 {
+		return "%eth0"
+	}
+	return ""
+}
+
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
 func m(pairs ...any) wire.Map {
@@ -78,7 +86,7 @@ func New() *World {
 			"id", id, "os", pick(r, "Debian", "Ubuntu", "RedHat", "windows"), "osrelease", pick(r, "11", "12", "22.04"), "num", int64(r.IntN(8)), "flag", i%3 == 0,
 			"ratio", float64(r.IntN(4))/2, "none", nil, "roles", []any{pick(r, "web", "db", "cache"), pick(r, "lb", "edge")}, "empty", "", "a:b", "colon",
 			"nest", m("dc", pick(r, "fra", "ams"), "rack", m("row", int64(r.IntN(5)), "tags", []any{"x", pick(r, "y", "z")}), "list", []any{m("n", "one"), m("n", pick(r, "two", "three"))}),
-			"ipv4", []any{"127.0.0.1", fmt.Sprintf("10.%d.%d.%d", r.IntN(3), r.IntN(4), i%250)}, "ipv6", []any{"::1", fmt.Sprintf("fe80::%x", i)},
+			"ipv4", []any{"127.0.0.1", fmt.Sprintf("10.%d.%d.%d", r.IntN(3), r.IntN(4), i%250)}, "ipv6", []any{"::1", fmt.Sprintf("fe80::%x%s", i, pickZone(i))},
 		)
 		if i%20 != 19 {
 			w.Pillar[id] = m("color", pick(r, "red", "blue", "blue-green"), "secret", fmt.Sprintf("s%d", i%7), "apps", m(pick(r, "nginx", "mysql"), m("port", int64(80+r.IntN(3)))), "l", []any{int64(1), pick(r, "p", "q")})
@@ -90,7 +98,7 @@ func New() *World {
 			w.Targets = append(w.Targets, Target{kind, e, true})
 		}
 	}
-	add("glob", "*", "web*", "web00?.a.net", "[wd]*", "[!w]*", "web*.b.net", "cache*", "Cache*", "nosuch", "", "web[", "*.net", "web0[0-4]*", "WEB*")
+	add("glob", "*", "web*", "web00?.a.net", "[wd]*", "[!w]*", "web*.b.net", "cache*", "Cache*", "nosuch", "", "web[", "*.net", "web0[0-4]*", "WEB*", "web*,db*")
 	add("pcre", "web.*", "eb.*", "(web|db)0", "web\\d+\\.a", "web\\d+\\.a$", "^db", "(?i)cache", "((", "[a-c].*", "", ".*9\\..*")
 	add("list", "web001.a.net,nosuch", w.IDs[3]+","+w.IDs[5], w.IDs[3]+", "+w.IDs[5], "", ",", w.IDs[1])
 	add("grain", "os:Debian", "os:debian", "os:*", "os:De*", "os:[DU]*", "OS:Debian", "osrelease:11", "osrelease:22.04", "num:3", "num:[0-3]", "flag:True", "flag:true", "flag:False",
@@ -101,7 +109,8 @@ func New() *World {
 	add("pillar", "color:blue", "color:blue*", "color:BLUE", "apps:nginx", "apps:nginx:port:80", "apps:*:port:8[01]", "l:1", "l:p", "secret:s?", "secret:*", "nosuch:*", "color")
 	add("pillar_pcre", "color:blue.*", "secret:s[0-3]", "apps:ng.*", "apps:nginx:port:8[01]", "l:[pq]")
 	add("pillar_exact", "color:blue", "color:blue*", "apps:nginx", "apps:nginx:port:81", "secret:s1", "l:q", "l:1")
-	add("ipcidr", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.1.2.3", "10.1.2.3/16", "127.0.0.1", "fe80::/10", "fe80::5", "192.168.0.0/16", "bad", "10.0.0.0/33", "")
+	add("ipcidr", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.1.2.3", "10.1.2.3/16", "127.0.0.1", "fe80::/10", "fe80::5", "192.168.0.0/16", "bad", "10.0.0.0/33", "",
+		"10.1.0.0/255.255.0.0", "10.1.0.0/0.0.255.255", "10.1.0.0/255.0.255.0", "10.1.2.0/255.255.0.0", "10.0.0.0/08", "10.0.0.0/", "0.0.0.0/0.0.0.0", "fe80::%eth0/64", "fe80::/255.0.0.0", "::/0")
 	add("nodegroup", "webs", "debian", "both", "list", "words", "loop", "regex", "not", "nosuch", "")
 	add("compound", "web*", "web* and G@os:Debian", "web* or db*", "web* or db* and G@os:Debian", "( web* or db* ) and G@os:Debian", "not web*", "web* and not G@os:Debian", "web* not G@os:Debian",
 		"not not web*", "web* and", "and web*", "or web*", "( and web* )", "( web*", "web* )", "(web* or db*)", "web* db*", "G@os:Debian and I@color:red", "P@os:(Debian|Ubuntu) and J@color:b.*",
