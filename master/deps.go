@@ -31,7 +31,7 @@ type Deps struct {
 	Pillars     Pillars  // optional: empty pillars
 	Presence    Presence // optional: who signed in here
 	Pushed      Pushed   // optional: pushed files are refused
-	// Runner runs a runner function for a minion (peer_run) and returns its return. Optional: none runs.
+	// Runner runs a runner function for a minion (peer_run) and returns its return, with an error what salt-run would tell. Optional: none runs.
 	Runner func(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error)
 
 	// Of the orders of users (enable_clear_commands), all optional.

@@ -183,7 +183,7 @@ func (m *Master) mineReader(ctx context.Context, asking string) func(v any) (any
 		}
 		data, _ := envelope.Get("__data__")
 		tgt, limited := envelope.Get("allow_tgt")
-		if !limited || tgt == nil || tgt == "" || asking == "" {
+		if !limited || asking == "" {
 			return data, true
 		}
 		tgtType := minionsPattern(envelope.String("allow_tgt_type"))

@@ -106,6 +106,9 @@ func TestPeerRun(t *testing.T) {
 			if len(args) > 0 && args[0] == "fail" {
 				return nil, errors.New("no")
 			}
+			if len(args) > 0 && args[0] == "tell" {
+				return "'manage.up' is not available.", errors.New("no")
+			}
 			return dict("fun", fun, "args", append([]any{}, args...), "kwargs", orEmpty(kwargs)), nil
 		}
 	})
@@ -123,6 +126,9 @@ func TestPeerRun(t *testing.T) {
 	}
 	if got := m.call(dict("cmd", "minion_runner", "fun", "manage.up", "arg", []any{"fail"})); got != "" {
 		t.Errorf("a runner that fails: %v", got)
+	}
+	if got := m.call(dict("cmd", "minion_runner", "fun", "manage.up", "arg", []any{"tell"})); got != "'manage.up' is not available." {
+		t.Errorf("a runner that says why it fails: %v", got)
 	}
 }
 

@@ -48,7 +48,7 @@ func (r *rooms) runFor(ctx context.Context, fun string, args []any, kwargs wire.
 		done.Return = told.Value
 	}
 	if !done.Success {
-		return nil, fmt.Errorf("runner %s: %v", fun, done.Return)
+		return done.Return, fmt.Errorf("runner %s: %v", fun, done.Return)
 	}
 	return done.Return, nil
 }
