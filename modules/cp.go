@@ -2,8 +2,11 @@ package modules
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -58,10 +61,10 @@ func cpFunctions() []function {
 		})},
 		{name: "cp.hash_file", params: []param{need("path"), opt("saltenv", nil)}, run: path(func(c *call, _ string, data []byte, found bool) (any, error) {
 			if !found {
-				return wire.Map{}, nil
+				return "", nil
 			}
 			sum, err := digest(c.deps.HashType, data)
-			return wire.Map{{Key: "hsum", Value: sum}, {Key: "hash_type", Value: c.deps.HashType}}, err
+			return wire.Map{{Key: "hash_type", Value: c.deps.HashType}, {Key: "hsum", Value: sum}}, err
 		})},
 		lists("cp.list_master", Files.List), lists("cp.list_master_dirs", Files.Dirs),
 		{name: "cp.list_states", params: []param{opt("saltenv", nil)}, run: func(_ context.Context, c *call) (any, error) {
@@ -98,12 +101,19 @@ func (c *call) env() string {
 	return "base"
 }
 
-// find looks a salt:// address up in file_roots; a query may name another environment.
+// find looks a salt:// address up in file_roots, where a query may name another environment, or a path of the master.
 func (c *call) find(address, env string) (abs string, data []byte, found bool, err error) {
+	path, isSalt := strings.CutPrefix(address, "salt://")
+	if !isSalt && filepath.IsAbs(path) {
+		data, err = readFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil, false, nil
+		}
+		return path, data, err == nil, err
+	}
 	if c.deps.Files == nil {
 		return "", nil, false, nil
 	}
-	path, isSalt := strings.CutPrefix(address, "salt://")
 	if !isSalt && strings.Contains(address, "://") {
 		return "", nil, false, fmt.Errorf("%s: only salt:// addresses are read on a master", address)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -168,16 +169,43 @@ func findUp(_ context.Context, c *call) (any, error) {
 	}
 }
 
-// serialize and deserialize know YAML and JSON.
+// serialize and deserialize know YAML and JSON. Of their options those that change the layout are there.
 func serialize(_ context.Context, c *call) (any, error) {
+	options := map[string]any{}
+	for _, kw := range c.kwargs {
+		options[text(kw.Key)] = kw.Value
+	}
+	take := func(name string) any {
+		v := options[name]
+		delete(options, name)
+		return v
+	}
+	var out func() (string, error)
 	switch name := c.text("serializer"); name {
 	case "json":
-		return pytext.JSON(c.any("obj"), pytext.JSONStyle{Indent: -1})
+		style := pytext.JSONStyle{Indent: -1, SortKeys: pytext.Truth(take("sort_keys"))}
+		if n, ok := number(take("indent")); ok {
+			style.Indent = int(n)
+		}
+		out = func() (string, error) { return pytext.JSON(c.any("obj"), style) }
 	case "yaml":
-		return string(yaml11.Dump(c.any("obj"))), nil
+		flow, ordered := take("default_flow_style"), take("sort_keys")
+		n, _ := number(take("indent"))
+		style := yaml11.Style{
+			Indent: int(n), Flow: pytext.Truth(flow), Leaves: flow == nil, ASCII: !pytext.Truth(take("allow_unicode")), Unsorted: ordered != nil && !pytext.Truth(ordered),
+		}
+		out = func() (string, error) {
+			return strings.TrimSuffix(strings.TrimSuffix(string(yaml11.DumpStyle(c.any("obj"), style)), "\n"), "\n..."), nil
+		}
 	default:
 		return nil, fmt.Errorf("serializer %s is not built in; yaml and json are", name)
 	}
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		if !strings.HasPrefix(name, "__") {
+			return nil, fmt.Errorf("option %s of a serializer is not built in; indent, sort_keys, default_flow_style and allow_unicode are", name)
+		}
+	}
+	return out()
 }
 
 func deserialize(ctx context.Context, c *call) (any, error) {

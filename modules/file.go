@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"clustermaster/internal/fnmatch"
+	"clustermaster/internal/pytext"
 	"clustermaster/wire"
 )
 
@@ -74,6 +75,9 @@ func fileFunctions() []function {
 		{name: "file.access", params: []param{need("path"), need("mode")}, run: func(_ context.Context, c *call) (any, error) {
 			modes := map[string]uint32{"f": 0, "r": 4, "w": 2, "x": 1}
 			mode, ok := modes[c.text("mode")]
+			if n, isNumber := c.any("mode").(int64); isNumber && (n == 0 || n == 1 || n == 2 || n == 4) {
+				mode, ok = uint32(n), true
+			}
 			if !ok {
 				return nil, errors.New("Invalid mode specified.")
 			}
@@ -93,14 +97,31 @@ func fileFunctions() []function {
 			}
 			return head, nil
 		}),
-		{name: "file.join", rest: true, run: func(_ context.Context, c *call) (any, error) {
-			parts := make([]string, len(c.more))
-			for i, v := range c.more {
-				parts[i] = text(v)
+		{name: "file.join", params: []param{need("a")}, rest: true, run: func(_ context.Context, c *call) (any, error) {
+			joined := ""
+			for _, v := range append([]any{c.any("a")}, c.more...) {
+				part, ok := v.(string)
+				if !ok {
+					return nil, fmt.Errorf("join() argument must be str, bytes, or os.PathLike object, not %s", pytext.Repr(v))
+				}
+				switch {
+				case strings.HasPrefix(part, "/"):
+					joined = part
+				case joined == "" || strings.HasSuffix(joined, "/"):
+					joined += part
+				default:
+					joined += "/" + part
+				}
 			}
-			return path.Join(parts...), nil
+			return joined, nil
 		}},
-		onPath("file.normpath", func(c *call, _ string) (any, error) { return path.Clean(c.text("path")), nil }),
+		onPath("file.normpath", func(c *call, _ string) (any, error) {
+			p := c.text("path")
+			if strings.HasPrefix(p, "//") && !strings.HasPrefix(p, "///") { // which may mean something else than one slash
+				return "/" + path.Clean(p), nil
+			}
+			return path.Clean(p), nil
+		}),
 		onPath("file.readdir", func(_ *call, p string) (any, error) {
 			entries, err := os.ReadDir(p)
 			if err != nil || len(entries) > maxFound {
@@ -128,9 +149,9 @@ func fileFunctions() []function {
 
 // expand puts the home folder in place of ~.
 func expand(p string) string {
-	if rest, ok := strings.CutPrefix(p, "~/"); ok {
+	if rest, ok := strings.CutPrefix(p, "~"); ok && (rest == "" || rest[0] == '/') {
 		if home, err := os.UserHomeDir(); err == nil {
-			return filepath.Join(home, rest)
+			return home + rest
 		}
 	}
 	return p

@@ -14,6 +14,7 @@ import (
 	"hash"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 func newHash(name string) (hash.Hash, error) {
@@ -55,15 +56,44 @@ func encodeLines(b []byte) string {
 func hashFunctions() []function {
 	sum := func(name string) function {
 		return function{name: "hashutil." + name + "_digest", params: []param{need("instr")}, run: func(_ context.Context, c *call) (any, error) {
-			return digest(name, raw(c.any("instr")))
+			b, err := c.bytes("instr")
+			if err != nil {
+				return nil, err
+			}
+			return digest(name, b)
 		}}
 	}
 	of := func(name string, run func(b []byte) (any, error)) function {
-		return function{name: name, params: []param{need("instr")}, run: func(_ context.Context, c *call) (any, error) { return run(raw(c.any("instr"))) }}
+		return function{name: name, params: []param{need("instr")}, run: func(_ context.Context, c *call) (any, error) {
+			b, err := c.bytes("instr")
+			if err != nil {
+				return nil, err
+			}
+			return run(b)
+		}}
 	}
 	decode := func(b []byte) (any, error) {
-		out, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(string(b)), ""))
-		return string(out), err
+		out, err := decodeBase64(b)
+		if err != nil || !utf8.Valid(out) {
+			return out, err
+		}
+		return string(out), nil
+	}
+	mac := func(kind string, c *call) ([]byte, error) {
+		secret, err := c.bytes("shared_secret")
+		if err != nil {
+			return nil, err
+		}
+		b, err := c.bytes("string")
+		if err != nil {
+			return nil, err
+		}
+		if _, err := newHash(kind); err != nil {
+			return nil, err
+		}
+		h := hmac.New(func() hash.Hash { h, _ := newHash(kind); return h }, secret)
+		h.Write(b)
+		return h.Sum(nil), nil
 	}
 	return []function{
 		sum("md5"), sum("sha256"), sum("sha512"),
@@ -72,7 +102,11 @@ func hashFunctions() []function {
 			return encodeLines(b), err
 		}},
 		{name: "hashutil.digest", params: []param{need("instr"), opt("checksum", "md5")}, run: func(_ context.Context, c *call) (any, error) {
-			return c.digest(raw(c.any("instr")))
+			b, err := c.bytes("instr")
+			if err != nil {
+				return nil, err
+			}
+			return c.digest(b)
 		}},
 		{name: "hashutil.digest_file", params: []param{need("infile"), opt("checksum", "md5")}, run: func(_ context.Context, c *call) (any, error) {
 			b, err := readFile(c.text("infile"))
@@ -86,25 +120,52 @@ func hashFunctions() []function {
 		of("hashutil.base64_decodestring", decode),
 		of("hashutil.base64_encodestring", func(b []byte) (any, error) { return encodeLines(b), nil }),
 		{name: "hashutil.hmac_signature", params: []param{need("string"), need("shared_secret"), need("challenge_hmac")}, run: func(_ context.Context, c *call) (any, error) {
-			mac := hmac.New(sha256.New, raw(c.any("shared_secret")))
-			mac.Write(raw(c.any("string")))
-			return hmac.Equal([]byte(base64.StdEncoding.EncodeToString(mac.Sum(nil))), raw(c.any("challenge_hmac"))), nil
+			challenge, err := c.bytes("challenge_hmac")
+			if err != nil {
+				return nil, err
+			}
+			sum, err := mac("sha256", c)
+			return hmac.Equal([]byte(base64.StdEncoding.EncodeToString(sum)), challenge), err
 		}},
 		{name: "hashutil.hmac_compute", params: []param{need("string"), need("shared_secret")}, run: func(_ context.Context, c *call) (any, error) {
-			mac := hmac.New(sha256.New, raw(c.any("shared_secret")))
-			mac.Write(raw(c.any("string")))
-			return hex.EncodeToString(mac.Sum(nil)), nil
+			sum, err := mac("sha256", c)
+			return hex.EncodeToString(sum), err
 		}},
 		{name: "hashutil.github_signature", params: []param{need("string"), need("shared_secret"), need("challenge_hmac")}, run: func(_ context.Context, c *call) (any, error) {
 			kind, challenge, ok := strings.Cut(c.text("challenge_hmac"), "=")
-			if _, err := newHash(kind); err != nil || !ok {
+			if !ok {
 				return nil, errors.New("challenge_hmac is no hash=value")
 			}
-			mac := hmac.New(func() hash.Hash { h, _ := newHash(kind); return h }, raw(c.any("shared_secret")))
-			mac.Write(raw(c.any("string")))
-			return hmac.Equal([]byte(hex.EncodeToString(mac.Sum(nil))), []byte(challenge)), nil
+			sum, err := mac(kind, c)
+			return hmac.Equal([]byte(hex.EncodeToString(sum)), []byte(challenge)), err
 		}},
 	}
+}
+
+// decodeBase64 is Python's base64.b64decode: what is no letter of base64 is passed over, and the text ends with its padding.
+func decodeBase64(b []byte) ([]byte, error) {
+	var letters []byte
+	pads, ended := 0, false
+	for _, c := range b {
+		switch {
+		case c == '=':
+			if pads++; len(letters)%4 >= 2 && len(letters)%4+pads >= 4 {
+				ended = true
+			}
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '+', c == '/':
+			letters, pads = append(letters, c), 0
+		}
+		if ended {
+			break
+		}
+	}
+	switch rest := len(letters) % 4; {
+	case rest == 1:
+		return nil, fmt.Errorf("Invalid base64-encoded string: number of data characters (%d) cannot be 1 more than a multiple of 4", len(letters)) //nolint:staticcheck // Python's text
+	case rest != 0 && !ended:
+		return nil, errors.New("Incorrect padding") //nolint:staticcheck // Python's text
+	}
+	return base64.RawStdEncoding.DecodeString(string(letters))
 }
 
 // digest hashes with the argument checksum; Salt's function knows three.

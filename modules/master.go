@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -15,7 +16,11 @@ import (
 func environFunctions() []function {
 	return []function{
 		{name: "environ.get", params: []param{need("key"), opt("default", "")}, run: func(_ context.Context, c *call) (any, error) {
-			if v, ok := os.LookupEnv(c.text("key")); ok {
+			name, ok := c.any("key").(string)
+			if !ok {
+				return false, nil
+			}
+			if v, ok := os.LookupEnv(name); ok {
 				return v, nil
 			}
 			return c.any("default"), nil
@@ -27,6 +32,9 @@ func environFunctions() []function {
 		{name: "environ.item", params: []param{need("keys"), opt("default", "")}, run: func(_ context.Context, c *call) (any, error) {
 			out := wire.Map{}
 			for _, k := range c.list("keys") {
+				if _, ok := k.(string); !ok {
+					continue
+				}
 				var v any = c.any("default")
 				if s, ok := os.LookupEnv(text(k)); ok {
 					v = s
@@ -91,7 +99,17 @@ func masterFunctions() []function {
 				}
 				return v, nil
 			}},
-		{name: "sdb.get", params: []param{need("uri"), opt("strict", false)}, run: func(ctx context.Context, c *call) (any, error) { return c.sdbGet(ctx, c.text("uri")) }},
+		{name: "sdb.get", params: []param{need("uri"), opt("strict", false)}, run: func(ctx context.Context, c *call) (any, error) {
+			uri, ok := c.any("uri").(string)
+			if !ok && !c.is("strict") {
+				return c.any("uri"), nil
+			}
+			v, err := c.sdbGet(ctx, uri)
+			if err == nil && v == uri && c.is("strict") {
+				err = fmt.Errorf("%s is no sdb://profile/key of a profile in the configuration", uri)
+			}
+			return v, err
+		}},
 		{name: "sdb.get_or_set_hash", params: []param{need("uri")}, rest: true, run: func(ctx context.Context, c *call) (any, error) {
 			v, err := c.sdbGet(ctx, c.text("uri"))
 			if err == nil && v == nil {
@@ -180,10 +198,6 @@ func sdbFile(profile wire.Map, key string) (any, error) {
 	if !info.Mode().IsRegular() || info.Size() > maxFile {
 		return nil, fmt.Errorf("%s is no file of at most %d bytes", key, maxFile)
 	}
-	b := make([]byte, info.Size())
-	n, err := f.Read(b)
-	if err != nil && n == 0 && len(b) > 0 {
-		return nil, err
-	}
-	return strings.TrimRight(string(b[:n]), "\n"), nil
+	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	return strings.TrimRight(string(b), "\n"), err
 }

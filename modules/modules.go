@@ -222,6 +222,32 @@ func (c *call) any(name string) any { return c.named[name] }
 // text is an argument as text: "" for nil, Python's str() of anything else.
 func (c *call) text(name string) string { return text(c.named[name]) }
 
+// bytes is an argument that must be text or bytes.
+func (c *call) bytes(name string) ([]byte, error) {
+	switch v := c.named[name].(type) {
+	case string:
+		return []byte(v), nil
+	case []byte:
+		return v, nil
+	default:
+		return nil, fmt.Errorf("%s must be text, not %s", name, pytext.Repr(v))
+	}
+}
+
+// whole is an argument that must be a whole number, or the text of one.
+func (c *call) whole(name string) (int64, error) {
+	v := c.named[name]
+	if n, ok := number(v); ok {
+		return n, nil
+	}
+	if s, ok := v.(string); ok {
+		if n, ok := pytext.ParseInt(s); ok {
+			return int64(n), nil
+		}
+	}
+	return 0, fmt.Errorf("%s must be a whole number, not %s", name, pytext.Repr(v))
+}
+
 func (c *call) is(name string) bool { return pytext.Truth(c.named[name]) }
 
 // dict is an argument that is a map, nil if it is none.

@@ -27,6 +27,9 @@ func networkFunctions() []function {
 	return []function{
 		{name: "network.in_subnet", params: []param{need("cidr")}, run: func(_ context.Context, c *call) (any, error) { return inSubnet(c.text("cidr"), own()), nil }},
 		{name: "network.ip_in_subnet", params: []param{need("ip_addr"), need("cidr")}, run: func(_ context.Context, c *call) (any, error) {
+			if _, err := netip.ParseAddr(c.text("ip_addr")); err != nil {
+				return nil, fmt.Errorf("'%s' does not appear to be an IPv4 or IPv6 address", c.text("ip_addr"))
+			}
 			return inSubnet(c.text("cidr"), []string{c.text("ip_addr")}), nil
 		}},
 		onAddr("network.is_private", func(a netip.Addr) any { return private(a) }),
@@ -53,6 +56,9 @@ func networkFunctions() []function {
 		{name: "network.ip_addrs6", params: addrs, run: func(_ context.Context, c *call) (any, error) { return c.addrs(true) }},
 		{name: "network.ipaddrs6", params: addrs, run: func(_ context.Context, c *call) (any, error) { return c.addrs(true) }},
 		{name: "network.interface_ip", params: []param{need("iface")}, run: func(_ context.Context, c *call) (any, error) {
+			if _, err := net.InterfaceByName(c.text("iface")); err != nil {
+				return absent(c.text("iface")), nil //nolint:nilerr // as in Salt
+			}
 			for _, a := range interfaceAddrs(c.text("iface")) {
 				if a.Addr().Is4() {
 					return a.Addr().String(), nil
@@ -92,9 +98,26 @@ func networkFunctions() []function {
 func hardware(_ context.Context, c *call) (any, error) {
 	i, err := net.InterfaceByName(c.text("iface"))
 	if err != nil {
-		return "", nil //nolint:nilerr // absent is empty, as in Salt
+		return absent(c.text("iface")), nil
 	}
-	return i.HardwareAddr.String(), nil
+	return hardwareAddr(*i), nil
+}
+
+// hardwareAddr is a MAC address; that of the loopback interface is all zeros.
+func hardwareAddr(i net.Interface) string {
+	if len(i.HardwareAddr) == 0 && i.Flags&net.FlagLoopback != 0 {
+		return "00:00:00:00:00:00"
+	}
+	return i.HardwareAddr.String()
+}
+
+// absent is what Salt says of an interface that there is not.
+func absent(name string) string {
+	names := named(nil)
+	for i, n := range names {
+		names[i] = `"` + n + `"`
+	}
+	return fmt.Sprintf("Interface %q not in available interfaces: %s", name, strings.Join(names, ", "))
 }
 
 // own lists the master's addresses.
@@ -181,14 +204,18 @@ func interfaces() (any, error) {
 	out := wire.Map{}
 	for _, i := range all {
 		m := wire.Map{{Key: "up", Value: i.Flags&net.FlagUp != 0}}
-		if len(i.HardwareAddr) > 0 {
-			m = append(m, wire.Pair{Key: "hwaddr", Value: i.HardwareAddr.String()})
+		if mac := hardwareAddr(i); mac != "" {
+			m = append(m, wire.Pair{Key: "hwaddr", Value: mac})
 		}
 		var four, six []any
 		for _, p := range interfaceAddrs(i.Name) {
 			if p.Addr().Is4() {
+				var broadcast any
+				if i.Flags&net.FlagBroadcast != 0 {
+					broadcast = last(p).String()
+				}
 				four = append(four, wire.Map{
-					{Key: "address", Value: p.Addr().String()}, {Key: "netmask", Value: mask(p).String()}, {Key: "broadcast", Value: last(p).String()}, {Key: "label", Value: i.Name},
+					{Key: "address", Value: p.Addr().String()}, {Key: "netmask", Value: mask(p).String()}, {Key: "broadcast", Value: broadcast}, {Key: "label", Value: i.Name},
 				})
 			} else {
 				six = append(six, wire.Map{{Key: "address", Value: p.Addr().String()}, {Key: "prefixlen", Value: fmt.Sprint(p.Bits())}})

@@ -10,6 +10,8 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+
+	"clustermaster/internal/pytext"
 )
 
 // maxRandom bounds the length of a random text.
@@ -26,12 +28,21 @@ func randomFunctions() []function {
 			if err != nil {
 				return nil, err
 			}
-			n, _ := number(c.any("range"))
+			n, err := c.whole("range")
+			if err != nil {
+				return nil, err
+			}
 			return r.below(n)
 		}},
 		{name: "random.rand_int", params: []param{opt("start", int64(1)), opt("end", int64(10)), opt("seed", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			first, _ := number(c.any("start"))
-			last, _ := number(c.any("end"))
+			first, err := c.whole("start")
+			if err != nil {
+				return nil, err
+			}
+			last, err := c.whole("end")
+			if err != nil {
+				return nil, err
+			}
 			r, err := c.source()
 			if err != nil {
 				return nil, err
@@ -46,27 +57,58 @@ func randomFunctions() []function {
 			if c.text("encoder") != "base64" {
 				return nil, errors.New("You must specify a valid encoder")
 			}
-			return base64.StdEncoding.EncodeToString(raw(c.any("value"))), nil
+			b, err := c.bytes("value")
+			return base64.StdEncoding.EncodeToString(b), err
 		}},
 		{name: "random.hash", params: []param{need("value"), opt("algorithm", "sha512")}, run: func(_ context.Context, c *call) (any, error) {
-			return digest(c.text("algorithm"), raw(c.any("value")))
+			b, err := c.bytes("value")
+			if err != nil {
+				return nil, err
+			}
+			return digest(c.text("algorithm"), b)
 		}},
 		{name: "random.sample", params: []param{need("value"), need("size"), opt("seed", nil)}, run: func(_ context.Context, c *call) (any, error) {
 			r, err := c.source()
 			if err != nil {
 				return nil, err
 			}
-			k, _ := number(c.any("size"))
-			return sample(r, c.list("value"), k)
+			k, err := c.whole("size")
+			if err != nil {
+				return nil, err
+			}
+			list, err := c.members("value")
+			if err != nil {
+				return nil, err
+			}
+			return sample(r, list, k)
 		}},
 		{name: "random.shuffle", params: []param{need("value"), opt("seed", nil)}, run: func(_ context.Context, c *call) (any, error) {
 			r, err := c.source()
 			if err != nil {
 				return nil, err
 			}
-			list := c.list("value")
+			list, err := c.members("value")
+			if err != nil {
+				return nil, err
+			}
 			return sample(r, list, int64(len(list)))
 		}},
+	}
+}
+
+// members are the elements of a list, or the letters of a text.
+func (c *call) members(name string) ([]any, error) {
+	switch v := c.any(name).(type) {
+	case []any:
+		return v, nil
+	case string:
+		var out []any
+		for _, r := range v {
+			out = append(out, string(r))
+		}
+		return out, nil
+	default:
+		return nil, fmt.Errorf("%s must be a list, not %s", name, pytext.Repr(v))
 	}
 }
 
@@ -152,8 +194,11 @@ func randomText(_ context.Context, c *call) (any, error) {
 			}
 		}
 	}
-	n, _ := number(c.any("length"))
-	if chars == "" || n < 0 || n > maxRandom {
+	n, err := c.whole("length")
+	if err != nil {
+		return nil, err
+	}
+	if n = max(n, 0); chars == "" || n > maxRandom {
 		return nil, fmt.Errorf("length %d or the characters are not what a text can be made of", n)
 	}
 	letters := []rune(chars)

@@ -57,6 +57,22 @@ func steps() []step {
 		do("grains.filter_by", m("db", int64(1), "web", int64(2))).with("grain", "roles"), do("grains.filter_by", []any{int64(1)}), do("grains.filter_by", m("Debian", int64(1), "x", int64(2)), "nosuch").with("default", "x"),
 		do("grains.item", "host", "fqdn", "os").with("sanitize", true), do("grains.item", "host"), do("grains.items").with("sanitize", true), do("pillar.raw", "nosuch"), do("pillar.raw", "master"),
 	)
+	for _, v := range []any{m("a", []any{m("x", []any{}), wire.Map{}, nil}, "b", m("c", m("d", int64(1)))), []any{int64(1), "ü", 1.5, true}, "text", "two\nlines", nil, m("n", []any{}), []any{[]any{int64(1)}, []any{int64(2), []any{"x: y"}}}} {
+		list = append(list, do("slsutil.serialize", "yaml", v), do("slsutil.serialize", "json", v))
+		for _, flow := range []any{true, false} {
+			list = append(list, do("slsutil.serialize", "yaml", v).with("default_flow_style", flow, "allow_unicode", true, "indent", int64(4)))
+		}
+		list = append(list, do("slsutil.serialize", "json", v).with("indent", int64(2), "sort_keys", true))
+	}
+	for _, v := range []any{"", "x", "ü", nil, int64(5), "!!", "abc", "YWJj", "YQ==", "Y Q=\n=", "YWI=", "YWI=YWI=", "=", "a=b=", []any{"a"}} { // of the wrong type and form
+		list = append(list, do("hashutil.digest", v), do("hashutil.md5_digest", v), do("hashutil.base64_b64encode", v), do("hashutil.base64_b64decode", v), do("hashutil.base64_decodestring", v), do("hashutil.hmac_compute", v, "s"), do("hashutil.hmac_compute", "s", v),
+			do("hashutil.hmac_signature", "a", "b", v), do("random.hash", v), do("random.str_encode", v), do("environ.get", v), do("environ.item", v), do("file.join", "a", v), do("file.join", v, "/b", "c/../d", "e/", "f"), do("file.normpath", "//a/./b/"), do("sdb.get", v))
+	}
+	list = append(list,
+		do("random.get_str", int64(-1)), do("random.get_str", "x"), do("random.get_str", "3").with("chars", "a"), do("random.rand_int", "a"), do("random.shuffle", nil), do("random.sample", nil, int64(1)), do("random.shuffle", "aaa"),
+		do("random.sample", "bbb", int64(2)), do("random.sample", []any{"x"}, int64(2)), do("sdb.get", "sdb://nosuch/x"), do("sdb.get", "sdb://nosuch/x").with("strict", true), do("file.access", "/", int64(4)), do("file.access", "/", int64(3)), do("file.directory_exists", "~"), do("file.join"),
+		do("network.hw_addr", "lo"), do("network.hw_addr", "nosuch"), do("network.interface_ip", "nosuch"), do("network.ip_in_subnet", "x", "10.0.0.0/8"), do("network.ip_in_subnet", "10.1.2.3", "10.0.0.0/255.0.0.0"), do("cp.get_file_str", "DIR/hosts"), do("cp.hash_file", "DIR/hosts"),
+	)
 	for _, c := range []step{ // how commands end
 		do("cmd.run", "echo out; exit 3"), do("cmd.run", "exit 3").with("raise_err", true), do("cmd.run", "echo $HOME $USER; pwd").with("runas", "nobody"), do("cmd.run", "id -G").with("runas", "nobody"),
 		do("cmd.run", "id").with("group", "nosuch-group"), do("cmd.run", "id").with("runas", "nosuch-user"), do("cmd.run", "printf '\\377x'"), do("cmd.run", "printf '\\377x'").with("output_encoding", "latin-1"),

@@ -15,6 +15,8 @@ import (
 type Style struct {
 	Indent   int  // spaces per level, 2 to 9; anything else is 2
 	Flow     bool // {a: 1} and [1, 2] instead of blocks
+	Leaves   bool // the same for lists and maps of scalars only
+	ASCII    bool // escape all other characters
 	Unsorted bool // keep the order of maps (Salt's OrderedDict)
 }
 
@@ -30,7 +32,7 @@ func DumpStyle(v any, s Style) []byte {
 	if s.Indent < 2 || s.Indent > 9 {
 		s.Indent = 2
 	}
-	e := &emitter{step: s.Indent, indent: -1, whitespace: true, indention: true}
+	e := &emitter{step: s.Indent, indent: -1, whitespace: true, indention: true, ascii: s.ASCII}
 	e.node(represent(v, s), context{})
 	e.finish()
 	return e.out
@@ -119,6 +121,7 @@ func reflected(v reflect.Value, s Style) *tree {
 		for i := range v.Len() {
 			t.items = append(t.items, represent(v.Index(i).Interface(), s))
 		}
+		t.flow = t.flow || s.Leaves && t.ofScalars()
 		return t
 	}
 	return plain("NULL")
@@ -141,7 +144,12 @@ func mapTree(m Map, s Style) *tree {
 	for _, p := range m {
 		t.items = append(t.items, represent(p.Key, s), represent(p.Value, s))
 	}
+	t.flow = t.flow || s.Leaves && t.ofScalars()
 	return t
+}
+
+func (t *tree) ofScalars() bool {
+	return !slices.ContainsFunc(t.items, func(item *tree) bool { return item.shape != scalarShape || item.literal })
 }
 
 // sortKeys orders by key where all keys are of one comparable kind.

@@ -19,6 +19,7 @@ type emitter struct {
 	step       int
 	indent     int
 	flowLevel  int
+	ascii      bool // escape everything else
 	whitespace bool // the last character was one, or an indicator's
 	indention  bool // nothing but indentation and - ? : on this line yet
 }
@@ -135,7 +136,7 @@ func (e *emitter) flow(open, shut string, t *tree) {
 // entry writes a key and its value; before is what stands before the : of a key
 // that is too long for one line.
 func (e *emitter) entry(key, value *tree, before func()) {
-	if simpleKey(key) {
+	if e.simpleKey(key) {
 		e.node(key, context{inMap: true, simpleKey: true})
 		e.indicator(":", false, false, false)
 	} else {
@@ -147,15 +148,15 @@ func (e *emitter) entry(key, value *tree, before func()) {
 	e.node(value, context{inMap: true})
 }
 
-func simpleKey(t *tree) bool {
+func (e *emitter) simpleKey(t *tree) bool {
 	if t.shape != scalarShape {
 		return len(t.items) == 0
 	}
-	return !analyze(t.text).multiline && len(t.text)+len(t.tag) <= 128
+	return !e.analyze(t.text).multiline && len(t.text)+len(t.tag) <= 128
 }
 
 func (e *emitter) scalar(t *tree, c context) {
-	a := analyze(t.text)
+	a := e.analyze(t.text)
 	defer e.deeper(true, false)()
 	if t.tag != "" {
 		e.indicator(t.tag, true, false, false)
@@ -181,7 +182,7 @@ type analysis struct {
 	multiline, flowPlain, blockPlain, singleQuoted, block bool
 }
 
-func analyze(s string) analysis {
+func (e *emitter) analyze(s string) analysis {
 	if s == "" {
 		return analysis{blockPlain: true, singleQuoted: true}
 	}
@@ -219,7 +220,7 @@ func analyze(s string) analysis {
 				}
 			}
 		}
-		special = special || !isPrintable(r)
+		special = special || !e.shows(r)
 		switch {
 		case r == ' ':
 			leading = leading || i == 0
@@ -252,6 +253,9 @@ func isBreak(r rune) bool {
 }
 
 func isBlank(r rune) bool { return r == ' ' || r == '\t' || isBreak(r) }
+
+// shows reports whether a character is written as it is.
+func (e *emitter) shows(r rune) bool { return isPrintable(r) && (!e.ascii || r < 0x80) }
 
 // isPrintable follows libyaml, which escapes everything outside the basic plane.
 func isPrintable(r rune) bool {
@@ -331,7 +335,7 @@ func (e *emitter) doubleQuoted(s string, fold bool) {
 	for i, r := range runes {
 		last := i == len(runes)-1
 		switch {
-		case !isPrintable(r) || isBreak(r) || r == '"' || r == '\\':
+		case !e.shows(r) || isBreak(r) || r == '"' || r == '\\':
 			text, ok := escapes[r]
 			switch {
 			case ok:
