@@ -96,7 +96,7 @@ func (t targets) Nodegroup(name string) (any, bool) {
 	return wireValue(v), ok
 }
 
-// wireValue turns a value of the configuration into one of the wire.
+// wireValue turns a value of the configuration into one of the wire: beside what YAML has there are lists of texts, tables and secrets.
 func wireValue(v any) any {
 	switch x := v.(type) {
 	case yaml11.Map:
@@ -126,7 +126,7 @@ func wireValue(v any) any {
 	case config.Secret:
 		return "[redacted]"
 	}
-	return v
+	return yaml11.ToWire(v)
 }
 
 func fileOptions(o *config.Options) fileserver.Options {
