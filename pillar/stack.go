@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"clustermaster/internal/dictupdate"
+	"clustermaster/internal/smallfile"
 	"clustermaster/internal/yaml11"
 	"clustermaster/render"
 	"clustermaster/target"
@@ -102,7 +103,7 @@ func (p *compilation) stackChoice(pillar wire.Map, env string, kw wire.Pair) ([]
 
 // stackCfg lays the files that one cfg file names over what there is.
 func (p *compilation) stackCfg(ctx context.Context, cfg string, made, pillar wire.Map) (wire.Map, error) {
-	text, err := readSmall(cfg)
+	text, err := smallfile.Read(cfg, maxStackFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return made, nil
 	}
@@ -125,7 +126,7 @@ func (p *compilation) stackCfg(ctx context.Context, cfg string, made, pillar wir
 		}
 		slices.Sort(paths)
 		for _, path := range paths {
-			text, err := readSmall(path)
+			text, err := smallfile.Read(path, maxStackFile)
 			if err != nil {
 				return nil, fmt.Errorf("Stack pillar template render error in %s:\n\"%w\"", path, err)
 			}
@@ -145,18 +146,6 @@ func (p *compilation) stackCfg(ctx context.Context, cfg string, made, pillar wir
 		}
 	}
 	return made, nil
-}
-
-// readSmall reads a regular file of bounded size.
-func readSmall(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxStackFile {
-		return nil, fmt.Errorf("read %s: not a regular file of at most %d bytes", path, maxStackFile)
-	}
-	return os.ReadFile(path)
 }
 
 // stackItems reads a rendered cfg file: a YAML list, or lines.
@@ -215,7 +204,7 @@ func (t stackTemplates) File(_ context.Context, _, path string) ([]byte, bool, e
 	if !filepath.IsLocal(path) {
 		return nil, false, nil
 	}
-	text, err := readSmall(filepath.Join(t.base, path))
+	text, err := smallfile.Read(filepath.Join(t.base, path), maxStackFile)
 	return text, err == nil, nil //nolint:nilerr // what cannot be read is not there
 }
 

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"clustermaster/fileserver"
 	"clustermaster/internal/pytext"
 	"clustermaster/internal/salttrees"
-	"clustermaster/internal/yaml11"
 	"clustermaster/modules"
 	"clustermaster/pillar"
 	"clustermaster/render/rendertest"
@@ -102,11 +100,11 @@ func plain(v any, root string) any {
 func compile(t *testing.T, tr *salttrees.Tree, root string) wire.Map {
 	t.Helper()
 	tr.Place(t, root)
-	config := yamlMap(t, strings.ReplaceAll(must(tr.Get("config")), "ROOT", root))
-	request := yamlMap(t, must(tr.Get("request")))
+	config := salttrees.YAML(t, strings.ReplaceAll(must(tr.Get("config")), "ROOT", root))
+	request := salttrees.YAML(t, must(tr.Get("request")))
 	c := newCompiler(t, root, config)
 	made, err := c.Pillar(t.Context(), pillar.Request{
-		ID: "web1", Grains: grains(t), Saltenv: request.String("saltenv"), Pillarenv: request.String("pillarenv"),
+		ID: "web1", Grains: salttrees.Grains(t, "compile.py"), Saltenv: request.String("saltenv"), Pillarenv: request.String("pillarenv"),
 		Override: mapOf(request, "override"), ExtraMinionData: mapOf(request, "extra"), Ext: valueOf(request, "ext"),
 	})
 	if err != nil {
@@ -134,28 +132,6 @@ func texts(v any) []string {
 		out = append(out, fmt.Sprint(e))
 	}
 	return out
-}
-
-func yamlMap(t *testing.T, text string) wire.Map {
-	t.Helper()
-	v, err := yaml11.Load([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, _ := yaml11.ToWire(v).(wire.Map)
-	return m
-}
-
-// grains are those of testdata/compile.py.
-func grains(t *testing.T) wire.Map {
-	t.Helper()
-	script, err := os.ReadFile("testdata/compile.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ := strings.Cut(string(script), "GRAINS = \"\"\"")
-	text, _, _ = strings.Cut(text, "\"\"\"")
-	return yamlMap(t, text)
 }
 
 type files struct{ *fileserver.Server }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"clustermaster/internal/fnmatch"
+	"clustermaster/internal/smallfile"
 	"clustermaster/render"
 	"clustermaster/wire"
 )
@@ -95,10 +96,7 @@ func (r *Reactor) find(ref string) (found []sls, shown string, err error) {
 			r.log.Error("Template does not exist: " + p)
 			continue
 		}
-		if info.Size() > maxFileSize {
-			return nil, ref, fmt.Errorf("%s has %d bytes, of at most %d", p, info.Size(), maxFileSize)
-		}
-		if f.data, err = os.ReadFile(p); err != nil {
+		if f.data, err = smallfile.Read(p, maxFileSize); err != nil {
 			return nil, ref, err
 		}
 		found = append(found, f)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermaster/internal/salttrees"
 	"clustermaster/state"
 	"clustermaster/wire"
 )
@@ -33,10 +34,10 @@ func TestBounds(t *testing.T) {
 			return wire.Map{{Key: "a", Value: wire.Map{{Key: "test", Value: []any{"nop", wire.Map{{Key: "names", Value: names}}}}}}}
 		}},
 		{"requisites", "more than 1000000 requisites", func(t *testing.T) wire.Map {
-			return yamlMap(t, many(1_500, "sN: {test: [nop, {require: [{test: 't*'}]}]}\n")+many(1_500, "tN: {test: [nop]}\n"))
+			return salttrees.YAML(t, many(1_500, "sN: {test: [nop, {require: [{test: 't*'}]}]}\n")+many(1_500, "tN: {test: [nop]}\n"))
 		}},
 		{"copies", "more than 2000000 values", func(t *testing.T) wire.Map {
-			return yamlMap(t, "a:\n  test:\n  - nop\n  - list: ["+strings.Repeat("1,", 2_000)+"]\n  - names: ["+many(2_000, "nN,")+"]\n")
+			return salttrees.YAML(t, "a:\n  test:\n  - nop\n  - list: ["+strings.Repeat("1,", 2_000)+"]\n  - names: ["+many(2_000, "nN,")+"]\n")
 		}},
 		{"depth", "nested deeper than 100 levels", func(*testing.T) wire.Map {
 			v := any("x")
@@ -46,7 +47,7 @@ func TestBounds(t *testing.T) {
 			return wire.Map{{Key: "a", Value: wire.Map{{Key: "test", Value: []any{"nop", wire.Map{{Key: "list", Value: v}}}}}}}
 		}},
 		{"looking up names", "look up states", func(t *testing.T) wire.Map {
-			return yamlMap(t, many(9_000, "sN: {test: [nop, {use: [{test: nobody}]}]}\n"))
+			return salttrees.YAML(t, many(9_000, "sN: {test: [nop, {use: [{test: nobody}]}]}\n"))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

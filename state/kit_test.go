@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"clustermaster/fileserver"
 	"clustermaster/internal/pytext"
 	"clustermaster/internal/salttrees"
-	"clustermaster/internal/yaml11"
 	"clustermaster/modules"
 	"clustermaster/pillar"
 	"clustermaster/render/rendertest"
@@ -30,10 +28,10 @@ func orchestrate(t *testing.T, tr *salttrees.Tree, root string) wire.Map {
 	tr.Place(t, root)
 	config, _ := tr.Get("config")
 	asked, _ := tr.Get("request")
-	request := yamlMap(t, strings.ReplaceAll(asked, "ROOT", root))
+	request := salttrees.YAML(t, strings.ReplaceAll(asked, "ROOT", root))
 	events := []any{}
 	var mu sync.Mutex
-	o := newOrchestrator(t, root, yamlMap(t, strings.ReplaceAll(config, "ROOT", root)), func(tag string, data wire.Map) {
+	o := newOrchestrator(t, root, salttrees.YAML(t, strings.ReplaceAll(config, "ROOT", root)), func(tag string, data wire.Map) {
 		mu.Lock()
 		defer mu.Unlock()
 		events = append(events, []any{tag, data})
@@ -125,28 +123,6 @@ func texts(v any) []string {
 	return out
 }
 
-func yamlMap(t testing.TB, text string) wire.Map {
-	t.Helper()
-	v, err := yaml11.Load([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, _ := yaml11.ToWire(v).(wire.Map)
-	return m
-}
-
-// grains are those of testdata/orchestrate.py.
-func grains(t testing.TB) wire.Map {
-	t.Helper()
-	script, err := os.ReadFile("testdata/orchestrate.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ := strings.Cut(string(script), "GRAINS = \"\"\"")
-	text, _, _ = strings.Cut(text, "\"\"\"")
-	return yamlMap(t, text)
-}
-
 type files struct{ *fileserver.Server }
 
 func (f files) Open(env, path string) (string, []byte, bool, error) { return f.Read(env, path) }
@@ -189,7 +165,7 @@ func newOrchestrator(t testing.TB, root string, config wire.Map, fire func(tag s
 		o.MaxParallel = int(n)
 	}
 	o.DisabledRequisites = texts(valueOf(config, "disabled_requisites"))
-	own := grains(t)
+	own := salttrees.Grains(t, "orchestrate.py")
 	return state.New(state.Deps{
 		Files: files{fileRoots}, Renderer: rendertest.Renderer(), Modules: functions, Functions: states.Test(), Fire: fire,
 		Grains: func() wire.Map { return own },

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"clustermaster/internal/salttrees"
 	"clustermaster/state"
 	"clustermaster/states"
 	"clustermaster/wire"
@@ -37,7 +38,7 @@ func function(run func(ctx context.Context, c state.Call) (wire.Map, error)) sta
 // high runs high data of a YAML text.
 func high(t *testing.T, ctx context.Context, o *state.Orchestrator, text string) (wire.Map, error) {
 	t.Helper()
-	ret, err := o.High(ctx, yamlMap(t, text), state.Request{JID: "20260101000000000000", User: "root"})
+	ret, err := o.High(ctx, salttrees.YAML(t, text), state.Request{JID: "20260101000000000000", User: "root"})
 	m, ok := ret.(wire.Map)
 	if err == nil && !ok {
 		t.Fatalf("not compiled: %v", ret)
@@ -173,7 +174,7 @@ func TestPauses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				a := &asked{of: yamlMap(t, c.asked)}
+				a := &asked{of: salttrees.YAML(t, c.asked)}
 				if c.resume > 0 {
 					time.AfterFunc(c.resume, func() { a.set(nil) })
 				}
@@ -248,7 +249,7 @@ func TestReloadPillar(t *testing.T) {
 		seen = append(seen, fmt.Sprint(n, c.Master.Pillar.String("id"), c.Env))
 		return state.Return(c.Name, nil, true, ""), nil
 	})})
-	_, err := o.High(t.Context(), yamlMap(t, "a: {own: [see, {reload_pillar: true}]}\nb: {own: [see, {saltenv: dev}]}"), state.Request{Pillar: wire.Map{{Key: "id", Value: "over"}}})
+	_, err := o.High(t.Context(), salttrees.YAML(t, "a: {own: [see, {reload_pillar: true}]}\nb: {own: [see, {saltenv: dev}]}"), state.Request{Pillar: wire.Map{{Key: "id", Value: "over"}}})
 	if want := []string{"1overbase", "2overdev"}; err != nil || !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q: %v", seen, want, err)
 	}
@@ -292,7 +293,7 @@ func TestPillarOverride(t *testing.T) {
 			seen = c.Master.Pillar.String("a") + " " + c.Master.Pillar.String("b")
 			return state.Return(c.Name, nil, true, ""), nil
 		})})
-		_, err := o.High(t.Context(), yamlMap(t, "a: {own: [see]}"), state.Request{Pillar: wire.Map{{Key: "a", Value: "sealed"}}, PillarEnc: c.enc})
+		_, err := o.High(t.Context(), salttrees.YAML(t, "a: {own: [see]}"), state.Request{Pillar: wire.Map{{Key: "a", Value: "sealed"}}, PillarEnc: c.enc})
 		if err != nil || seen != c.want {
 			t.Errorf("%q: %q, want %q: %v", c.enc, seen, c.want, err)
 		}

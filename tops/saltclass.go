@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"clustermaster/internal/dictupdate"
+	"clustermaster/internal/smallfile"
 	"clustermaster/render"
 	"clustermaster/wire"
 )
@@ -168,7 +169,7 @@ const prelude = "{%- set __salt__ = {} -%}"
 
 // file renders a file and reads its YAML.
 func (r *reading) file(ctx context.Context, path string) (wire.Map, error) {
-	text, err := readFile(path)
+	text, err := smallfile.Read(path, maxClassFile)
 	if err != nil {
 		return nil, err
 	}
@@ -212,22 +213,11 @@ func (f folder) File(_ context.Context, _, path string) ([]byte, bool, error) {
 	if !filepath.IsLocal(path) {
 		return nil, false, nil
 	}
-	text, err := readFile(filepath.Join(string(f), path))
+	text, err := smallfile.Read(filepath.Join(string(f), path), maxClassFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
 	return text, err == nil, err
-}
-
-func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxClassFile {
-		return nil, fmt.Errorf("read %s: not a regular file of at most %d bytes", path, maxClassFile)
-	}
-	return os.ReadFile(path)
 }
 
 // walk calls fn for the files below a folder, through links to folders too, for at most so many entries. A folder that is not there has none.

@@ -14,6 +14,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"clustermaster/internal/yaml11"
+	"clustermaster/wire"
 )
 
 // Part is a named text of a tree.
@@ -73,6 +76,32 @@ func (t *Tree) Place(tb testing.TB, root string) {
 			tb.Fatal(err)
 		}
 	}
+}
+
+// YAML reads a part that is a map.
+func YAML(tb testing.TB, text string) wire.Map {
+	tb.Helper()
+	v, err := yaml11.Load([]byte(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m, _ := yaml11.ToWire(v).(wire.Map)
+	return m
+}
+
+// Grains are those with which a script asks Salt: its text GRAINS.
+func Grains(tb testing.TB, script string) wire.Map {
+	tb.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", script))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(b), `GRAINS = """`)
+	text, _, found := strings.Cut(text, `"""`)
+	if !found {
+		tb.Fatalf("testdata/%s has no GRAINS", script)
+	}
+	return YAML(tb, text)
 }
 
 // Corpus is the trees of a package.
