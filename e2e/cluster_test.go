@@ -42,9 +42,10 @@ func inTurn(t *testing.T, c *Cluster, steps []step) {
 }
 
 // The main job, on one running cluster: three masters behind HAProxy and six
-// minions, two of each release, half of them with short reconnect waits.
+// minions, two of each release, half of them with short reconnect waits. It
+// goes before the parallel tests: whether a minion answers within Salt's
+// gathering is a matter of seconds on the wall.
 func TestCluster(t *testing.T) {
-	t.Parallel()
 	HAProxyProgram(t)
 	Venvs(t)
 	c := NewCluster(t, ClusterOptions{Balancer: BalancerOptions{Idle: idleLimit}})

@@ -147,7 +147,8 @@ func (u *used) asks(m *minion, at *e2e.Master) {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	reply, err := send(within(u.t, 30*time.Second), hostPort(at, e2e.RequestPort), packed)
+	// The first one waits for the master to unpack Python.
+	reply, err := send(within(u.t, 2*time.Minute), hostPort(at, e2e.RequestPort), packed)
 	if err == nil {
 		raw, err = wire.OpenPrivate(m.key, m.answer.Master, m.sender, reply, "pillar", nonce)
 	}
