@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"unicode/utf8"
 
 	"clustermaster/event"
@@ -41,6 +42,7 @@ func appendFrame(dst []byte, e event.Event) ([]byte, error) {
 	if uint64(n) > math.MaxInt32 {
 		return nil, fmt.Errorf("frame event of %d bytes: %w", n, errTooLarge)
 	}
+	dst = slices.Grow(dst, lengthBytes+len(frameStart)+5+n)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(frameStart)+5+n))
 	dst = append(dst, frameStart...)
 	dst = append(dst, 0xc6) // bin 32

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,6 +62,7 @@ type Server struct {
 	pub     *socket
 	pull    *socket
 	running string // path of RunningFile, if this server made it
+	closing sync.Once
 }
 
 // Listen binds the sockets below sockDir, for root and the user of this process. What a master that is gone left there is replaced; a socket
@@ -109,7 +111,9 @@ func (s *Server) sayRunning(path string) error {
 }
 
 // Close takes the sockets away. Serve does so at its end.
-func (s *Server) Close() {
+func (s *Server) Close() { s.closing.Do(s.close) }
+
+func (s *Server) close() {
 	for _, k := range []*socket{s.pub, s.pull} {
 		if k != nil {
 			k.close()
@@ -117,7 +121,6 @@ func (s *Server) Close() {
 	}
 	if s.running != "" {
 		_ = os.Remove(s.running) // one that stays says too much, and nothing to the next master
-		s.running = ""
 	}
 }
 
