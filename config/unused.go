@@ -5,6 +5,7 @@ import "reflect"
 // unused are options of Salt's that this master takes and does nothing with, though an operator who sets one counts on it.
 var unused = []struct{ option, text string }{
 	{"auth.enable_expanded_auth_matching", "is not used: with it Salt grants nothing by entries that name minions; here they grant what they say, and computers of ldap(...) are one entry"},
+	{"ipc_mode", "is not used: Salt's own clients find the event bus in sock_dir only"},
 	{"key_logfile", "is not used: salt-key writes no log"},
 	{"log_datefmt", "is not used: lines have Salt's default form"},
 	{"log_datefmt_logfile", "is not used: lines have Salt's default form"}, {"log_fmt_console", "is not used: lines have Salt's default form"},

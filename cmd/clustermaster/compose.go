@@ -316,6 +316,7 @@ func (r *rooms) openOperator() error {
 	var err error
 	r.local, err = localbus.Listen(r.opts.SockDir, localbus.Options{
 		MaxEvent: r.opts.MaxEventSize, Queue: r.opts.PubServerWriteQueueSize, WriteTimeout: r.opts.PublishDrainTimeout,
+		Untrue: map[string]string{"salt/key": "Salt's own salt-key changes files that are a copy; use the salt-key of this master"},
 	}, localbus.Deps{Mesh: r.mesh, Bus: r.bus, Log: r.log, Reg: r.reg})
 	if err != nil {
 		return err

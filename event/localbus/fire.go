@@ -12,9 +12,9 @@ import (
 // restTimeout is how long the rest of a frame may take.
 const restTimeout = 30 * time.Second
 
-// take fires the events of one connection to the pulling socket until it ends. Any tag may be fired, as in Salt: salt-ssh, salt-cloud, runners
-// and batches that run in processes of their own report with salt/job/JID/ret/ID, salt/run/JID/new and the like, nothing here believes an
-// event, and whoever comes here may order all minions anyway.
+// take fires the events of one connection to the pulling socket until it ends. Nearly any tag may be fired, as in Salt: salt-ssh, salt-cloud,
+// runners and batches that run in processes of their own report with salt/job/JID/ret/ID, salt/run/JID/new and the like, nothing here believes
+// an event, and whoever comes here may order all minions anyway.
 func (s *Server) take(conn *net.UnixConn) {
 	r := bufio.NewReaderSize(conn, 1<<14)
 	for {
@@ -32,6 +32,11 @@ func (s *Server) take(conn *net.UnixConn) {
 		if err != nil {
 			s.refuse(err)
 			return
+		}
+		if why, untrue := s.opts.Untrue[tag]; untrue {
+			s.metrics.refused.WithLabelValues(whyTag).Inc()
+			s.log.Warn("a local process fired an event that is not passed on: "+why, "tag", tag)
+			continue
 		}
 		s.metrics.fired.Inc()
 		s.deps.Bus.FireRawMap(tag, data)

@@ -197,7 +197,7 @@ func TestSlowListener(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	w := serve(t, Options{MaxEvent: 1000})
+	w := serve(t, Options{MaxEvent: 1000, Untrue: map[string]string{"salt/key": "use another program"}})
 	long := wire.Map{{Key: "x", Value: strings.Repeat("x", 10000)}}
 	frame := func(tag string, data wire.Raw) []byte {
 		b, err := appendFrame(nil, event.Event{Tag: tag, Data: data})
@@ -239,11 +239,16 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	puller := w.dial(t, PullSocket)
-	if _, err := puller.Write(frame("last", pack(t, nil))); err != nil {
-		t.Fatal(err)
+	for _, tag := range []string{"salt/key", "salt/keys"} {
+		if _, err := puller.Write(frame(tag, pack(t, nil))); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if tag, _ := hear(t, listener); tag != "last" {
+	if tag, _ := hear(t, listener); tag != "salt/keys" {
 		t.Errorf("%s was fired", tag)
+	}
+	if n := figure(t, w.s.metrics.refused.WithLabelValues(whyTag)); n != 1 || !strings.Contains(w.log.String(), "use another program") {
+		t.Errorf("%v tags refused: %s", n, w.log)
 	}
 }
 

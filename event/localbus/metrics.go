@@ -29,10 +29,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "clustermaster_localbus_fired_total", Help: "Events that processes fired through master_event_pull.ipc.",
 		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "clustermaster_localbus_refused_total", Help: "Connections and frames that were refused, by why.",
+			Name: "clustermaster_localbus_refused_total", Help: "Connections, frames and events that were refused, by why.",
 		}, []string{"why"}),
 	}
-	for _, why := range []string{whyUser, whyMany, whyFrame, whyLarge, whySlow} {
+	for _, why := range []string{whyUser, whyMany, whyFrame, whyLarge, whySlow, whyTag} {
 		m.refused.WithLabelValues(why)
 	}
 	if reg != nil {
@@ -41,11 +41,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// Why a connection ends that did not end by itself.
+// Why a connection ends that did not end by itself, or an event is not fired.
 const (
 	whyUser  = "user"  // neither root nor the master's
 	whyMany  = "many"  // connections
 	whyFrame = "frame" // that is none
 	whyLarge = "large"
 	whySlow  = "slow" // to send the rest of a frame
+	whyTag   = "tag"  // of what was not done; the connection stays
 )

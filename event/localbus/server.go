@@ -50,6 +50,8 @@ type Options struct {
 	MaxEvent     int           // bytes of an event's data that a process may fire; 0 means event.DefaultMaxEventSize
 	Queue        int           // events that wait for one listener (pub_server_write_queue_size); 0 means 10000
 	WriteTimeout time.Duration // how long a listener may take nothing (publish_drain_timeout); 0 means a minute
+	// Untrue are tags that no process may fire, with the reason: they would tell of what was not done.
+	Untrue map[string]string
 }
 
 // Server holds the two sockets.
