@@ -3,7 +3,8 @@
 #   make            bin/clustermaster and the links beside it
 #   make demo       a cluster of three masters with real minions, to play with
 #   make test       every test that CI runs; installs what they need
-#   make test-long  the long ones too
+#   make test-long  the long ones too; asks Salt whether its kept answers are still its own
+#   make salt-answers  asks Salt anew for the answers that tests of commands and of the channel compare with
 #   make bench      figures of our own masters; writes docs/benchmarks.md and docs/growth.md
 #   make bench-compare  Salt's own master and ours in turns; writes docs/performance.md
 #   make lint       go vet and staticcheck
@@ -26,7 +27,7 @@ PLAIN := CGO_ENABLED=0
 # The packages that run real masters and minions, those that take longest first.
 PROCESSES := e2e commands conformance faults
 
-.PHONY: build demo test test-long test-only unit processes bench bench-compare lint vet staticcheck generate venvs install-tests clean
+.PHONY: build demo test test-long test-only unit processes salt-answers bench bench-compare lint vet staticcheck generate venvs install-tests clean
 
 build:
 	@mkdir -p bin
@@ -57,6 +58,10 @@ processes: build
 test-long: install-tests build
 	@scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)" 3006.0 3006.9 3007.1 || true
 	CLUSTERMASTER_LONG=1 $(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./...
+
+salt-answers: install-tests build
+	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./commands -run 'TestCommands|TestReactions' -update
+	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./conformance -run 'TestMasterData|TestClearOrders$$|TestOrdersReachMinions' -update
 
 # About 20 minutes; BENCH_FLAGS such as "--self --quick" make it what they say, and nothing is written.
 bench: build

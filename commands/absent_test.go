@@ -20,7 +20,7 @@ func absentScenes() []scene {
 				salt("ghost", "test.ping", "--out=json", "-t", "1"),
 				salt("ghost", "test.ping", "--force-color", "-t", "1"),
 			}},
-		{name: "02_silent_minion_among_others", alone: true, lines: []line{
+		{name: "02_silent_minion_among_others", alone: true, together: !live(), lines: []line{
 			salt("*", "test.ping", "-v", "--summary", "-t", "6").anyOrder(),
 			salt("-L", "ghost,web-a", "test.ping", "--static", "--out=json", "-t", "6"),
 			salt("-b", "1", "-L", "ghost,web-a", "test.ping", "-t", "6"),

@@ -10,7 +10,7 @@ import (
 func copyScenes() []scene {
 	big := bytes.Repeat([]byte("0123456789abcdef\x00\xff\n"), 20000) // several pieces of salt_cp_chunk_size
 	tree := func(t *testing.T, p *pair) {
-		for _, s := range []*side{p.theirs, p.ours} {
+		for _, s := range p.sides() {
 			for name, text := range map[string][]byte{"motd": []byte("hello\n"), "big": big, "tree/a.conf": []byte("a\n"), "tree/sub/b.sh": []byte("b\n")} {
 				path := filepath.Join(s.Dir, "src", name)
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

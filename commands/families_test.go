@@ -20,7 +20,7 @@ pillar_roots:
 // rootFiles are what both masters serve.
 var rootFiles = map[string]string{
 	"srv/top.sls": "base: {}\n", "srv/sub/a.txt": "a\n", "srv/sub/deep/b c.txt": "b\n", "srv/.dot": "", "srv2/second.txt": "2\n", "srv2/sub/more.txt": "m\n", "dev/only.txt": "d\n", "dev/sls/init.sls": "x: y\n",
-	"pillar/top.sls": "base:\n  'web-a': [a]\n  '*': [all]\n", "pillar/a.sls": "who: {{ grains.get('os', 'nobody') }}\nfor: web-a\n", "pillar/all.sls": "list: [1, two, {three: 3}]\ntext: ünï\n",
+	"pillar/top.sls": "base:\n  'web-a': [a]\n  '*': [all]\n", "pillar/a.sls": "who: {{ grains.get('kernel', 'nobody') }}\nfor: web-a\n", "pillar/all.sls": "list: [1, two, {three: 3}]\ntext: ünï\n",
 	"devpillar/top.sls": "dev:\n  '*': [dev]\n", "devpillar/dev.sls": "env: {{ saltenv }}\nlist: [dev]\n",
 }
 
@@ -80,7 +80,7 @@ func familyScenes() []scene {
 		}},
 		{name: "48_pillar", lines: []line{
 			run("pillar.show_top"), run("pillar.show_top", "minion=web-a"), run("pillar.show_top", "saltenv=dev", "--out=json"),
-			run("pillar.show_pillar"), run("pillar.show_pillar", "web-a", "os=Plan9"), run("pillar.show_pillar", "web-b", "--out=json"), run("pillar.show_pillar", "nosuch", "os=X"),
+			run("pillar.show_pillar"), run("pillar.show_pillar", "web-a", "kernel=Plan9"), run("pillar.show_pillar", "web-b", "--out=json"), run("pillar.show_pillar", "nosuch", "kernel=X"),
 			run("pillar.show_pillar", "pillarenv=dev"), run("pillar.show_pillar", "web-a", "pillarenv=dev", "saltenv=dev"), run("pillar.show_pillar", "web-a", "saltenv=dev"),
 		}},
 		{name: "48_pillar_caches", alone: true, lines: []line{

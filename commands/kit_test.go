@@ -43,6 +43,11 @@ type result struct {
 	took           time.Duration
 }
 
+// equal tells whether two results are the same but for the time that they took.
+func (r result) equal(o result) bool {
+	return brief(r.stdout) == brief(o.stdout) && brief(r.stderr) == brief(o.stderr) && r.code == o.code
+}
+
 func (r result) String() string {
 	return fmt.Sprintf("exit %d after %v\nstdout:\n%s\nstderr:\n%s", r.code, r.took.Round(time.Millisecond), r.stdout, r.stderr)
 }
@@ -153,7 +158,7 @@ func (l *library) run(t testing.TB, name string, c call) result {
 		t.Error(err)
 		return result{code: -1}
 	}
-	env := map[string]string{}
+	env := map[string]string{"COLUMNS": "80"} // the width of its help
 	for _, e := range c.env {
 		k, v, _ := strings.Cut(e, "=")
 		env[k] = v

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,8 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"clustermaster/e2e"
+	"clustermaster/internal/kept"
 )
 
 // A scene is one line of the checklist: command lines that run one after the other on both sides.
@@ -19,6 +22,8 @@ type scene struct {
 	lines []line
 	// alone marks what changes keys or minions, or looks at all of them.
 	alone bool
+	// masterless marks lines that Salt answers without a master.
+	masterless bool
 	// together lets all lines run at the same time, for those that wait.
 	together bool
 	// before prepares both sides; do is what lines can't say.
@@ -103,12 +108,14 @@ var masks = []mask{
 	{regexp.MustCompile(` +[0-9]+\.[0-9]+ m?s\b`), " SPAN"},
 	{regexp.MustCompile(`("ts": )[0-9]+`), "${1}SECONDS"},
 	{regexp.MustCompile(`(?m)^unclosed .*\n`), ""}, // Python's own complaints about sockets
-	{regexp.MustCompile(`(?m)^Traceback \(most recent call last\):\n(?:[ \t].*\n)*`), "TRACEBACK\n"},
+	{regexp.MustCompile(`Traceback \(most recent call last\):\n(?:[ \t].*\n)*`), "TRACEBACK\n"},
+	{regexp.MustCompile(`Traceback \(most recent call last\):(?:\\n (?:[^\\\n]|\\[^n])*)+\\n`), "TRACEBACK "}, // in JSON
+	{regexp.MustCompile(`(?m)^\S+/python3\.\d+/\S+:\d+: \w+Warning: .*\n(?: .*\n)?`), ""},
 }
 
 // hide masks a text of a side.
 func (l line) hide(s *side, text string) string {
-	text = strings.NewReplacer(s.Dir, "DIR", s.Addr, "ADDR").Replace(text)
+	text = s.unnamed(text)
 	for _, m := range append(slices.Clip(masks), l.masks...) {
 		text = m.form.ReplaceAllString(text, m.to)
 	}
@@ -168,6 +175,9 @@ func (l line) on(t testing.TB, s *side) result {
 		if err != nil {
 			t.Error(err)
 		}
+		if !utf8.Valid(b) {
+			b = fmt.Appendf(nil, "%d bytes, SHA-256 %x\n", len(b), sha256.Sum256(b))
+		}
 		r.stdout += "in the file:\n" + string(b)
 	}
 	r.stdout = trailing.ReplaceAllString(l.sorted(l.hide(s, r.stdout)), "")
@@ -175,17 +185,55 @@ func (l line) on(t testing.TB, s *side) result {
 	return r
 }
 
-// compare runs the line on both sides.
-func (p *pair) compare(t *testing.T, l line) (theirs, ours result) {
+// String is the line with all that its answer depends on.
+func (l line) String() string {
+	text := fmt.Sprintf("%s %q", l.program, l.args)
+	if l.stdin != "" {
+		text += fmt.Sprintf(" in %q", l.stdin)
+	}
+	if len(l.env) > 0 {
+		text += fmt.Sprintf(" env %q", l.env)
+	}
+	masked := ""
+	for _, m := range l.masks {
+		masked += fmt.Sprintf(" mask %q %q", m.form, m.to)
+	}
+	if l.order != nil {
+		masked += fmt.Sprintf(" blocks %q", l.order)
+	}
+	if masked != "" {
+		text += fmt.Sprintf(" masked %.4x", sha256.Sum256([]byte(masked)))
+	}
+	if l.file != "" {
+		text += " writes " + l.file
+	}
+	return text
+}
+
+// ask has a line answered on the sides that there are, beside each other, and takes Salt's answer from what is kept where it has none.
+func (p *pair) ask(t *testing.T, turn int, l line, on func(s *side) result) (theirs, ours result) {
 	t.Helper()
-	p.both(func(s *side) {
-		if s == p.ours {
-			ours = l.on(t, s)
-		} else {
-			theirs = l.on(t, s)
-		}
-	})
-	same := theirs.stdout == ours.stdout && theirs.stderr == ours.stderr && theirs.code == ours.code
+	var salts func() said
+	if p.theirs != nil {
+		salts = func() said { return on(p.theirs).said() }
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { ours = on(p.ours) })
+	theirs = p.answers.Salt(t, turn, l.String(), salts).result()
+	wg.Wait()
+	return theirs, ours
+}
+
+// compare runs the line on both sides.
+func (p *pair) compare(t *testing.T, l line) {
+	t.Helper()
+	p.compareAt(t, p.answers.Turn(), l)
+}
+
+func (p *pair) compareAt(t *testing.T, turn int, l line) {
+	t.Helper()
+	theirs, ours := p.ask(t, turn, l, func(s *side) result { return l.on(t, s) })
+	same := theirs.equal(ours)
 	switch {
 	case l.differs == nil && !same:
 		t.Errorf("%s %q\n--- Salt: %v\n--- ours: %v", l.program, l.args, theirs, ours)
@@ -196,12 +244,14 @@ func (p *pair) compare(t *testing.T, l line) (theirs, ours result) {
 			t.Errorf("%s %q: %v\n--- Salt: %v\n--- ours: %v", l.program, l.args, err, theirs, ours)
 		}
 	}
-	return theirs, ours
 }
 
 // play runs a scene.
 func (p *pair) play(t *testing.T, c scene) {
 	t.Helper()
+	scene := *p
+	p = &scene
+	p.answers = kept.Open[said](t, answersOf(c.name), settings(), *update)
 	if c.before != nil {
 		c.before(t, p)
 	}
@@ -211,7 +261,8 @@ func (p *pair) play(t *testing.T, c scene) {
 			p.compare(t, l)
 			continue
 		}
-		wg.Go(func() { p.compare(t, l) })
+		turn := p.answers.Turn()
+		wg.Go(func() { p.compareAt(t, turn, l) })
 	}
 	wg.Wait()
 	if c.do != nil {

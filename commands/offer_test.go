@@ -2,9 +2,11 @@ package commands
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,27 +15,24 @@ import (
 	"clustermaster/wire"
 )
 
-// keyNumber is one of two RSA keys, made when first asked for, the same for both masters.
+// keyNumber is one of two RSA keys, the same for both masters and always, for Salt's answers show them.
 func keyNumber(t testing.TB, n int) *wire.PrivateKey {
 	t.Helper()
-	k, err := keys[n]()
+	b, err := os.ReadFile(filepath.Join("testdata", fmt.Sprintf("offered-%d.pem", n)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := wire.ParsePrivateKey(b, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
 
-var keys = func() (list [2]func() (*wire.PrivateKey, error)) {
-	for i := range list {
-		list[i] = sync.OnceValues(func() (*wire.PrivateKey, error) { return wire.GeneratePrivateKey(2048) })
-	}
-	return list
-}()
-
 // offer signs in to both masters as a minion that nobody knows, so that its key lies there.
 func (p *pair) offer(t testing.TB, key int, ids ...string) {
 	t.Helper()
-	for _, s := range []*side{p.theirs, p.ours} {
+	for _, s := range p.sides() {
 		for _, id := range ids {
 			if err := s.offer(id, keyNumber(t, key)); err != nil {
 				t.Fatalf("offer key of %s to %s: %v", id, s.kind, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"clustermaster/e2e"
+	"clustermaster/internal/kept"
 )
 
 // side is one of the two masters with its minions and its commands.
@@ -89,38 +90,47 @@ func (s *side) must(t testing.TB, name string, args ...string) result {
 	return r
 }
 
-// pair is the two sides, running.
-type pair struct{ theirs, ours *side }
+// pair is the two sides, running. Where Salt's answers are kept its side is nil.
+type pair struct {
+	theirs, ours *side
+	answers      *kept.Answers[said] // of the scene that is played
+}
 
-// both does the same on both sides at the same time. What f reports it reports as an error, never as fatal.
+func (p *pair) sides() []*side {
+	if p.theirs == nil {
+		return []*side{p.ours}
+	}
+	return []*side{p.theirs, p.ours}
+}
+
+// both does the same on the sides that there are, at the same time. What f reports it reports as an error, never as fatal.
 func (p *pair) both(f func(s *side)) {
 	var wg sync.WaitGroup
-	for _, s := range []*side{p.theirs, p.ours} {
+	for _, s := range p.sides() {
 		wg.Go(func() { f(s) })
 	}
 	wg.Wait()
 }
 
-// startPair starts both masters and their minions, accepts the keys and waits until all answer.
+// startPair starts the masters and their minions, accepts the keys and waits until all answer.
 func startPair(t *testing.T) *pair { return startPairWith(t, func(*side) {}) }
 
 // startPairWith is startPair for sides that prepare prepares.
 func startPairWith(t *testing.T, prepare func(s *side)) *pair {
 	t.Helper()
-	lib := startLibrary(t, reference)
 	own := e2e.Ours(t)
-	p := &pair{
-		theirs: newSide(t, "salt", lib, e2e.Theirs(t, reference)),
-		ours:   newSide(t, "clustermaster", programs{filepath.Dir(own.Salt)}, own),
+	p := &pair{ours: newSide(t, "clustermaster", programs{filepath.Dir(own.Salt)}, own)}
+	if live() {
+		p.theirs = newSide(t, "salt", startLibrary(t, reference), e2e.Theirs(t, reference))
 	}
-	for _, s := range []*side{p.theirs, p.ours} {
+	for _, s := range p.sides() {
 		prepare(s)
 		s.Run(t)
 		for _, m := range s.minions {
 			m.Run(t)
 		}
 	}
-	for _, s := range []*side{p.theirs, p.ours} {
+	for _, s := range p.sides() {
 		e2e.Eventually(t, 90*time.Second, "keys at "+s.kind, func() error {
 			if err := s.Ready(); err != nil {
 				return err
@@ -133,7 +143,7 @@ func startPairWith(t *testing.T, prepare func(s *side)) *pair {
 		})
 		s.must(t, "salt-key", "-A", "-y")
 	}
-	for _, s := range []*side{p.theirs, p.ours} {
+	for _, s := range p.sides() {
 		s.waitMinions(t)
 	}
 	return p

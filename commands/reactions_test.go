@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"clustermaster/e2e"
+	"clustermaster/internal/kept"
 )
 
 // reactorOptions: each line of tag to files; DIR is the folder of the side's master.
@@ -301,6 +303,15 @@ func reactionLine(e reacting) string {
 	return ""
 }
 
+// reactionSettings are what Salt's reactions depend on, beside the events that TestReactions fires.
+func reactionSettings() string {
+	text := settings() + reactorOptions + scheduleOptions
+	for _, name := range slices.Sorted(maps.Keys(reactions)) {
+		text += fmt.Sprintf("%s %q\n", name, reactions[name])
+	}
+	return text
+}
+
 // digits are those of a time, which are not to be compared.
 var digits = regexp.MustCompile(`\d`)
 
@@ -310,7 +321,6 @@ var keyHash = regexp.MustCompile(`([0-9a-f]{2}:){31}[0-9a-f]{2}`)
 type reactorSide struct {
 	*side
 	listener *e2e.Process
-	runs     string // salt-run
 }
 
 func (s *reactorSide) lines(t *testing.T) []string {
@@ -327,10 +337,16 @@ func (s *reactorSide) lines(t *testing.T) []string {
 			continue
 		}
 		if line := reactionLine(e); line != "" && !strings.Contains(line, `"fun":"event.send"`) && !strings.Contains(line, `fun="event.send"`) {
-			out = append(out, strings.NewReplacer(s.Dir, "DIR", s.ID, "MASTER").Replace(line))
+			out = append(out, strings.ReplaceAll(s.unnamed(line), s.ID, "MASTER"))
 		}
 	}
 	return out
+}
+
+// reacted is what the events of one side tell: how often each came, and the jobs whose order follows from requisites.
+type reacted struct {
+	Events map[string]int `json:"events"`
+	Order  []string       `json:"order"`
 }
 
 // inOrder are those of the reactions whose order follows from requisites, in the order in which they were published.
@@ -360,7 +376,7 @@ func reactorLines() []line {
 		{"reactor.list", "--out=yaml"},
 		{"reactor.is_leader"}, {"reactor.set_leader", "False"}, {"reactor.is_leader", "--out=json"}, {"reactor.set_leader", "value=True"}, {"reactor.set_leader"},
 	} {
-		lines = append(lines, run(args...).unlike("The key in what reactor functions print", answer))
+		lines = append(lines, run(args...).mask(`[A-Za-z0-9+/]{75}=`, "KEY").unlike("The key in what reactor functions print", answer))
 	}
 	return append(lines, run("reactor.add").unlike("Texts of the runner functions",
 		ownText("\nPassed invalid arguments: add() missing 2 required positional arguments: 'event' and 'reactors'\n\nUsage:\n\n")))
@@ -378,10 +394,14 @@ func TestReactions(t *testing.T) {
 		}
 		s.Configure(t, s.Config(t)+strings.ReplaceAll(reactorOptions, "DIR", s.Dir)+scheduleOptions+"unique_jid: True\n")
 	})
-	sides := []*reactorSide{{side: p.theirs, runs: e2e.Theirs(t, reference).Run}, {side: p.ours, runs: e2e.Ours(t).Run}}
+	answers := kept.Open[reacted](t, answersOf("reactions"), reactionSettings(), *update)
+	var sides []*reactorSide
+	for _, s := range p.sides() {
+		sides = append(sides, &reactorSide{side: s})
+	}
 	for _, s := range sides {
 		s.listener = &e2e.Process{Name: s.kind + " events", Output: filepath.Join(s.Dir, "events.log")}
-		s.listener.Start(t, s.runs, "-c", s.ConfDir, "state.event")
+		s.listener.Start(t, s.program.Run, "-c", s.ConfDir, "state.event")
 	}
 	fire := func(tag, data string) { p.both(func(s *side) { s.must(t, "salt-run", "event.send", tag, data) }) }
 	has := func(s *reactorSide, text string) error {
@@ -433,8 +453,7 @@ func TestReactions(t *testing.T) {
 		}
 		return n
 	}
-	e2e.Eventually(t, 30*time.Second, "all reactions are equal", func() error {
-		theirs, ours := count(sides[0].lines(t)), count(sides[1].lines(t))
+	compare := func(theirs, ours map[string]int) error {
 		var diff []string
 		for l, n := range theirs {
 			if ours[l] != n {
@@ -454,12 +473,25 @@ func TestReactions(t *testing.T) {
 			return fmt.Errorf("only %d different lines", len(theirs))
 		}
 		return nil
-	})
-	if theirs, ours := inOrder(sides[0].lines(t)), inOrder(sides[1].lines(t)); len(theirs) != 10 || !slices.Equal(theirs, ours) {
-		t.Errorf("requisites order reactions\n%s\nin Salt, here\n%s", strings.Join(theirs, "\n"), strings.Join(ours, "\n"))
+	}
+	ours := sides[len(sides)-1]
+	var salts func() reacted
+	if p.theirs != nil {
+		salts = func() (theirs reacted) {
+			e2e.Eventually(t, 30*time.Second, "all reactions of both are equal", func() error {
+				theirs = reacted{count(sides[0].lines(t)), inOrder(sides[0].lines(t))}
+				return compare(theirs.Events, count(ours.lines(t)))
+			})
+			return theirs
+		}
+	}
+	theirs := answers.Salt(t, answers.Turn(), "reactions", salts)
+	e2e.Eventually(t, 30*time.Second, "all reactions are Salt's", func() error { return compare(theirs.Events, count(ours.lines(t))) })
+	if got := inOrder(ours.lines(t)); len(theirs.Order) != 10 || !slices.Equal(theirs.Order, got) {
+		t.Errorf("requisites order reactions\n%s\nin Salt, here\n%s", strings.Join(theirs.Order, "\n"), strings.Join(got, "\n"))
 	}
 	t.Run("family", func(t *testing.T) { p.play(t, scene{name: "reactor", lines: reactorLines()}) })
-	t.Run("ids", func(t *testing.T) { p.play(t, scene{name: "job ids", lines: jobIDLines()}) })
+	t.Run("ids", func(t *testing.T) { p.play(t, scene{name: "job_ids", lines: jobIDLines()}) })
 	// Salt's signs in as a minion for the first such reaction, and reacts to nothing more until that is done.
 	p.ours.must(t, "salt-run", "event.send", "t/caller", "{}")
 	for _, name := range []string{"caller-args", "caller-old"} {

@@ -127,10 +127,8 @@ func sameKeys(names ...string) func(theirs, ours result) error {
 // watch runs a line with state.event on both sides, and a step again and again until the events that it waits for came; what it printed must be equal.
 func (p *pair) watch(t *testing.T, listen line, step func(s *side)) {
 	t.Helper()
-	var theirs, ours result
-	p.both(func(s *side) {
+	listens := func(s *side) (r result) {
 		done := make(chan struct{})
-		var r result
 		go func() {
 			defer close(done)
 			r = listen.on(t, s)
@@ -143,15 +141,10 @@ func (p *pair) watch(t *testing.T, listen line, step func(s *side)) {
 				continue
 			}
 			tick.Stop()
-			break
+			return r
 		}
-		if s == p.ours {
-			ours = r
-		} else {
-			theirs = r
-		}
-	})
-	if theirs.stdout != ours.stdout || theirs.stderr != ours.stderr || theirs.code != ours.code {
+	}
+	if theirs, ours := p.ask(t, p.answers.Turn(), listen, listens); !theirs.equal(ours) {
 		t.Errorf("salt-run %q\n--- Salt: %v\n--- ours: %v", listen.args, theirs, ours)
 	}
 }

@@ -40,7 +40,7 @@ func saltScenes() []scene {
 			salt("--args-stdin", "web-a").in("test.arg\n1\na=b\n--out=json\n-c\nDIR/etc\n"),
 			salt("web-a", "test.arg", "20261121093513244628", "--out=json"),
 			salt("web-a", "test.arg", "--out=json", "--", "-x", "--static"),
-			salt("web-a", "test.arg", "--metadata", "{who: me}", "--out=json"),
+			salt("web-a", "test.arg", "--metadata", "{who: you}", "--out=json"),
 		}},
 		{name: "13_compound", lines: []line{
 			salt("web-a", "test.ping,test.echo", ",", "hi"),
@@ -93,11 +93,11 @@ func saltScenes() []scene {
 			salt("web-a", "test.false"),
 			salt("web-a", "test.retcode", "7"),
 		}},
-		{name: "26_master_down", lines: []line{
+		{name: "26_master_down", masterless: true, lines: []line{
 			salt("-c", "DIR/down", "*", "test.ping"),
 			salt("-c", "DIR/down", "*", "test.ping", "--out=json"),
 		}},
-		{name: "usage", lines: []line{
+		{name: "usage", masterless: true, lines: []line{
 			salt("web-a", "test.ping", "--foo"),
 			salt("-t", "abc", "web-a", "test.ping"),
 			salt("--subset", "x", "web-a", "test.ping"),

@@ -161,11 +161,8 @@ func withoutSecrets(data map[string]any) {
 	}
 }
 
-// TestClearOrders sends the same orders of users to Salt's master and to ours and compares replies and events.
+// TestClearOrders sends orders of users and compares replies and events with those of Salt's master.
 func TestClearOrders(t *testing.T) {
-	if len(kinds()) < 2 {
-		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
-	}
 	for _, mode := range []struct {
 		name, options string
 		orders        []ordered
@@ -184,9 +181,14 @@ func TestClearOrders(t *testing.T) {
 				m.secretsAreNotTold(t)
 				m.Stop(t, 10*time.Second)
 			}
+			var asked []string
+			for _, o := range mode.orders {
+				asked = append(asked, worded(o.name, o.load))
+			}
+			salts := saltsText(t, "orders_"+mode.name, clearOptions+mode.options, asked, got)
 			same := 0
 			for i, o := range mode.orders {
-				mine, want := got[ours][i], got[theirs][i]
+				mine, want := got[ours][i], salts[i]
 				if o.ours != "" {
 					if want == o.ours {
 						t.Errorf("%s: Salt's is not different any more", o.name)

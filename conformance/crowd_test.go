@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermaster/e2e"
+	"clustermaster/internal/kept"
 )
 
 // legacy are releases whose minions speak version 2 of the protocol.
@@ -59,7 +60,7 @@ func pingInterval() string {
 }
 
 // long tells whether the lines that take minutes are run too.
-func long() bool { return os.Getenv("CLUSTERMASTER_LONG") != "" }
+func long() bool { return kept.Long() }
 
 // minions are the real minions, started when they are first asked for.
 func (s *suite) minions(t *testing.T) *crowd {

@@ -1,6 +1,9 @@
 package conformance
 
 import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +11,7 @@ import (
 	"time"
 
 	"clustermaster/e2e"
+	"clustermaster/internal/kept"
 	"clustermaster/wire"
 )
 
@@ -114,12 +118,39 @@ func real() kind {
 	return ours
 }
 
-// kinds are the makes that can be run here.
+// update has Salt's answers asked anew: `make salt-answers`.
+var update = flag.Bool("update", false, "ask Salt anew, and keep its answers")
+
+// kinds are the makes that are run. What Salt's says is written in the tests or kept in testdata/answers; in long runs it is asked whether that is so.
 func kinds() []kind {
-	if os.Getenv("CLUSTERMASTER_SALT_VENVS") == "" {
+	if os.Getenv("CLUSTERMASTER_SALT_VENVS") == "" || !*update && !long() {
 		return []kind{ours}
 	}
 	return []kind{ours, theirs}
+}
+
+// worded is a question in full, of a long one the digest.
+func worded(name string, load wire.Map) string {
+	text := fmt.Sprintf("%v", load)
+	if len(text) > 1000 {
+		text = fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+	}
+	return name + " " + text
+}
+
+// saltsText is what Salt's master said in this run, or what is kept of an earlier one, to the questions; got are the answers of the makes that ran.
+func saltsText(t *testing.T, file, settings string, questions []string, got map[kind][]string) []string {
+	t.Helper()
+	answers := kept.Open[string](t, filepath.Join("testdata", "answers", file+".json"), reference+settings, *update)
+	texts := make([]string, len(questions))
+	for i, q := range questions {
+		var ask func() string
+		if said := got[theirs]; said != nil {
+			ask = func() string { return said[i] }
+		}
+		texts[i] = answers.Salt(t, answers.Turn(), q, ask)
+	}
+	return texts
 }
 
 func programs(t testing.TB, k kind) e2e.Programs {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"clustermaster/internal/kept"
 	"clustermaster/wire"
 )
 
@@ -125,6 +126,7 @@ func compareAll(t *testing.T, r *Renderer, cases []corpusCase) {
 // TestCorpusIsSalts asks the real Salt whether testdata/corpus.json is still true.
 func TestCorpusIsSalts(t *testing.T) {
 	t.Parallel()
+	kept.OnlyLong(t, *update)
 	python := saltPython(t)
 	in, err := json.Marshal(corpus(t))
 	if err != nil {

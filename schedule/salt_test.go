@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"clustermaster/cluster/fsm"
+	"clustermaster/internal/kept"
 	"clustermaster/internal/yaml11"
 	"clustermaster/wire"
 )
@@ -77,14 +78,15 @@ func salts(t *testing.T) (a answers) {
 // TestAnswersAreSalts asks Salt again whether the kept answers are still its own.
 func TestAnswersAreSalts(t *testing.T) {
 	t.Parallel()
+	kept.OnlyLong(t, false)
 	if os.Getenv("CLUSTERMASTER_SALT_VENVS") == "" {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
 	}
-	kept, err := os.ReadFile("testdata/runs.json")
+	want, err := os.ReadFile("testdata/runs.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now := askSalt(t); !bytes.Equal(now, kept) {
+	if now := askSalt(t); !bytes.Equal(now, want) {
 		t.Error("Salt now says something else: go test -run TestRuns -update, and read the diff")
 	}
 }

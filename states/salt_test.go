@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"clustermaster/gather"
+	"clustermaster/internal/kept"
 	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
 	"clustermaster/modules"
@@ -243,6 +244,7 @@ var answersPath = filepath.Join("testdata", "answers.jsonl")
 // TestSaltmodIsSalts: testdata/answers.jsonl is what Salt's own functions answer. go test -run TestSaltmodIsSalts -update writes it.
 func TestSaltmodIsSalts(t *testing.T) {
 	t.Parallel()
+	kept.OnlyLong(t, *update)
 	venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS")
 	if venvs == "" {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")

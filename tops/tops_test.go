@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"clustermaster/internal/kept"
 	"clustermaster/render/rendertest"
 	"clustermaster/wire"
 )
@@ -161,6 +162,7 @@ func TestSaltclass(t *testing.T) {
 // TestAnswersAreSalts asks Salt whether the kept answers still are its.
 func TestAnswersAreSalts(t *testing.T) {
 	t.Parallel()
+	kept.OnlyLong(t, false)
 	if os.Getenv("CLUSTERMASTER_SALT_VENVS") == "" {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
 	}
@@ -169,12 +171,12 @@ func TestAnswersAreSalts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kept map[string]map[string][]string
-	if err := json.Unmarshal(b, &kept); err != nil {
+	var want map[string]map[string][]string
+	if err := json.Unmarshal(b, &want); err != nil {
 		t.Fatal(err)
 	}
-	if now := salts(t, dir, ids); !reflect.DeepEqual(now, kept) {
-		t.Errorf("Salt says %v, kept is %v", now, kept)
+	if now := salts(t, dir, ids); !reflect.DeepEqual(now, want) {
+		t.Errorf("Salt says %v, kept is %v", now, want)
 	}
 }
 
