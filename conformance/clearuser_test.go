@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -45,7 +46,7 @@ publisher_acl: {nobody: ['test.*'], nosuchuser: ['.*'], 'nobod[y]': [test.versio
 			}
 			m.start(t)
 			m.signIn(t, "web-a", 3)
-			e2e.Eventually(t, 20*time.Second, "nobody has a key", func() error { return m.hasKey("nobody") })
+			e2e.Eventually(t, 20*time.Second, "root and nobody have keys", func() error { return errors.Join(m.hasKey("root"), m.hasKey("nobody")) })
 			files, err := filepath.Glob(filepath.Join(cache, ".*_key"))
 			if err != nil || fmt.Sprint(files) != fmt.Sprint([]string{filepath.Join(cache, ".nobody_key"), filepath.Join(cache, ".root_key")}) {
 				t.Errorf("files %v, %v", files, err)
