@@ -238,7 +238,7 @@ func TestSelf(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
 	checkReport(t, report, 2, 10, 12)
-	if left, _ := filepath.Glob(filepath.Join(dir, "clustermaster-bench-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "cm-bench-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	if out := stdout.String(); !strings.Contains(out, "kill -9 of the leader to the answer of all 9 minions") {
@@ -274,7 +274,7 @@ func TestGrowByOne(t *testing.T) {
 	if of["start of a fourth master to voter"] > of["start of a fourth master to ready, with its share of records"] {
 		t.Error("it was ready before it voted")
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "clustermaster-bench-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "cm-bench-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
@@ -292,7 +292,7 @@ func TestSelfWithBrokenProgram(t *testing.T) {
 	if code != exitBad || !strings.Contains(stderr.String(), "m1 ended at its start (exit status 3)") {
 		t.Errorf("%d: %s", code, stderr.String())
 	}
-	outs, _ := filepath.Glob(filepath.Join(dir, "clustermaster-bench-*", "1", "m1", "out"))
+	outs, _ := filepath.Glob(filepath.Join(dir, "cm-bench-*", "1", "m1", "out"))
 	if len(outs) != 1 {
 		t.Fatalf("outputs %v", outs)
 	}

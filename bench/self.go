@@ -66,7 +66,7 @@ func (b *bencher) self(ctx context.Context, s selfPlan, r *Report) (err error) {
 
 // workspace makes a folder for masters. done removes it, unless they failed: their logs are there.
 func (b *bencher) workspace(ctx context.Context, parent string) (dir string, done func(err error), err error) {
-	dir, err = os.MkdirTemp(parent, "clustermaster-bench-")
+	dir, err = os.MkdirTemp(parent, "cm-bench-")
 	if err != nil {
 		return "", nil, fmt.Errorf("make folder: %w", err)
 	}
