@@ -41,6 +41,7 @@ func takeOver(t *testing.T, extra, keyFile string, working bool) {
 	m := c.Masters[0]
 	c.AddMinions(t, "minion", quick, Releases...)
 	acceptAll(t, c, m)
+	stayAccepted(t, c, m)
 	answers := func(who string) {
 		t.Helper()
 		Eventually(t, 4*time.Minute, "all minions answer "+who, func() error {
@@ -222,4 +223,25 @@ func acceptAll(t *testing.T, c *Cluster, m *Master) {
 	if r := m.Key(t, "-A", "-y"); r.Code != 0 {
 		t.Fatalf("%v", r)
 	}
+}
+
+// stayAccepted accepts keys on Salt's master until all minions have signed in: it writes a key as pending again whose minion asks in the
+// moment of its acceptance.
+func stayAccepted(t *testing.T, c *Cluster, m *Master) {
+	t.Helper()
+	Eventually(t, 2*time.Minute, "all minions have signed in to Salt's "+m.ID, func() error {
+		keys, err := m.Keys(t)
+		if err != nil {
+			return err
+		}
+		if got := keys["minions_pre"]; len(got) > 0 {
+			return fmt.Errorf("pending are %v; again: %v", got, m.Key(t, "-A", "-y"))
+		}
+		for _, minion := range c.Minions {
+			if minion.LogSize() == 0 || minion.SignIns(t, 0) < 1 {
+				return fmt.Errorf("%s has not signed in", minion.ID)
+			}
+		}
+		return nil
+	})
 }
