@@ -170,7 +170,7 @@ func TestAnotherUser(t *testing.T) {
 	allowed := map[string]string{
 		"make a job id": "ok", "listen to a new job": "ok", "publish": "",
 		"listen to an id of one's own choice": "this job is not yours", "publish with an id of one's own choice": "this job is not yours",
-		 "publish a blocked function": acl.NotAuthorized, "publish with the id of another's job": "this job is not yours",
+		"publish a blocked function": acl.NotAuthorized, "publish with the id of another's job": "this job is not yours",
 		"listen to all": "this job is not yours", "listen to everything": "this job is not yours", "listen to all jobs": "this job is not yours",
 		"listen to the beginning of an id": "this job is not yours", "listen to another's job": "this job is not yours", "listen to own job": "ok", "returns of own job": "ok",
 		"returns of another's job": "this job is not yours", "returns of a job that another waits for": "this job is not yours",
