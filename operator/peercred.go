@@ -3,15 +3,15 @@ package operator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/user"
 	"strconv"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"clustermaster/internal/unixsock"
 )
 
 // Caller is who holds the other end of the unix socket, as the kernel says.
@@ -55,19 +55,9 @@ func callerOf(ctx context.Context) (Caller, bool) {
 
 // callerAt asks the kernel who holds the other end.
 func callerAt(c *net.UnixConn) (Caller, error) {
-	raw, err := c.SyscallConn()
+	cred, err := unixsock.Peer(c)
 	if err != nil {
-		return Caller{}, fmt.Errorf("read peer credentials: %w", err)
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return Caller{}, fmt.Errorf("read peer credentials: %w", err)
-	}
-	if credErr != nil {
-		return Caller{}, fmt.Errorf("read peer credentials: %w", credErr)
+		return Caller{}, err
 	}
 	caller := Caller{UID: cred.Uid, PID: cred.Pid, Name: strconv.Itoa(int(cred.Uid)), session: new(session)}
 	if u, err := user.LookupId(caller.Name); err == nil {

@@ -2,16 +2,13 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
@@ -19,6 +16,7 @@ import (
 
 	"clustermaster/acl"
 	"clustermaster/gather"
+	"clustermaster/internal/unixsock"
 	"clustermaster/operator/operatorpb"
 	"clustermaster/wire"
 )
@@ -99,18 +97,9 @@ func Listen(sockDir string, deps Deps) (*Server, error) {
 		deps.ACL = new(acl.Rules)
 	}
 	path := filepath.Join(sockDir, SocketName)
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		c.Close()
-		return nil, fmt.Errorf("listen on %s: another salt-master answers there; stop it or set another sock_dir", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("replace stale socket: %w", err)
-	}
-	old := unix.Umask(0o177) // nobody may connect between bind and chmod
-	ln, err := net.Listen("unix", path)
-	unix.Umask(old)
+	ln, err := unixsock.Listen(path)
 	if err != nil {
-		return nil, fmt.Errorf("listen on operator socket: %w", err)
+		return nil, err
 	}
 	s := &Server{deps: deps, log: deps.Log.With("component", "operator"), path: path, ln: ln, calls: perUser{each: maxCalls}, logins: perUser{each: maxLogins}}
 	if s.open() {

@@ -3,21 +3,16 @@ package localbus
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"clustermaster/internal/unixsock"
 )
 
 // maxConnections bounds those of each socket.
 const maxConnections = 256
-
-// maxPath is what fits a socket's address with its ending zero.
-const maxPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
 // socket is a bound socket with its connections.
 type socket struct {
@@ -28,29 +23,9 @@ type socket struct {
 
 // bind makes a socket that only root and the user of this process reach.
 func bind(path string) (*socket, error) {
-	if len(path) > maxPath {
-		return nil, fmt.Errorf("listen on %s: a socket's path has at most %d bytes, this one %d; set a shorter sock_dir", path, maxPath, len(path))
-	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		c.Close()
-		return nil, fmt.Errorf("listen on %s: another salt-master answers there; stop it or set another sock_dir", path)
-	}
-	switch old, err := os.Lstat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("replace stale socket: %w", err)
-	case old.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("listen on %s: there is something that is no socket; move it away", path)
-	default:
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("replace stale socket: %w", err)
-		}
-	}
-	mask := unix.Umask(0o177) // nobody else may connect between bind and chmod
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	unix.Umask(mask)
+	ln, err := unixsock.Listen(path)
 	if err != nil {
-		return nil, fmt.Errorf("listen for local processes: %w", err)
+		return nil, err
 	}
 	return &socket{path: path, ln: ln, conns: connections{open: make(map[*net.UnixConn]struct{})}}, nil
 }
@@ -77,7 +52,7 @@ func (k *socket) serve(ctx context.Context, s *Server, handle func(conn *net.Uni
 				return nil
 			}
 		}
-		cred, err := credentials(conn)
+		cred, err := unixsock.Peer(conn)
 		why := ""
 		switch {
 		case err != nil || cred.Uid != 0 && cred.Uid != uint32(os.Geteuid()):
@@ -96,25 +71,6 @@ func (k *socket) serve(ctx context.Context, s *Server, handle func(conn *net.Uni
 			handle(conn, cred.Pid)
 		}()
 	}
-}
-
-// credentials asks the kernel who connected.
-func credentials(conn *net.UnixConn) (*unix.Ucred, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("read peer credentials: %w", err)
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return nil, fmt.Errorf("read peer credentials: %w", err)
-	}
-	if credErr != nil {
-		return nil, fmt.Errorf("read peer credentials: %w", credErr)
-	}
-	return cred, nil
 }
 
 // connections are those of one socket, to be closed at the end.
