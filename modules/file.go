@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/user"
@@ -17,6 +16,7 @@ import (
 
 	"clustermaster/internal/fnmatch"
 	"clustermaster/internal/pytext"
+	"clustermaster/internal/smallfile"
 	"clustermaster/wire"
 )
 
@@ -158,25 +158,7 @@ func expand(p string) string {
 }
 
 // readFile reads a regular file of bounded size.
-func readFile(p string) ([]byte, error) {
-	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.IsDir() {
-		return nil, fmt.Errorf("read %s: is a directory", p)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(b) > maxFile {
-		err = fmt.Errorf("read %s: larger than %d bytes", p, maxFile)
-	}
-	return b, err
-}
+func readFile(p string) ([]byte, error) { return smallfile.Read(p, maxFile) }
 
 func hashOfFile(_ context.Context, c *call) (any, error) {
 	h, err := newHash(c.text("form"))

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"clustermaster/internal/dictupdate"
+	"clustermaster/internal/smallfile"
 	"clustermaster/internal/yaml11"
 	"clustermaster/wire"
 )
@@ -183,7 +183,7 @@ func sdbFile(profile wire.Map, key string) (any, error) {
 		return nil, err
 	}
 	defer root.Close()
-	f, err := root.Open(key)
+	f, err := root.OpenFile(key, smallfile.Flags, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -191,13 +191,6 @@ func sdbFile(profile wire.Map, key string) (any, error) {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("%s is no file of at most %d bytes", key, maxFile)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	b, err := smallfile.Of(f, maxFile)
 	return strings.TrimRight(string(b), "\n"), err
 }
