@@ -1,0 +1,5 @@
+package e2e
+
+import "testing"
+
+func TestMain(m *testing.M) { Main(m, 5) }
