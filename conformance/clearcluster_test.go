@@ -114,7 +114,20 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	for _, m := range c.Masters {
 		buses = append(buses, hear(t, filepath.Join(m.Dir, "run")))
 	}
-	jid := ordered(doors[1], jobOf("user", "root", "key", keys["root"]))
+	order := func(m *subject) string { return ordered(m, jobOf("user", "root", "key", keys["root"])) }
+	for _, door := range doors[:len(c.Masters)] { // a bus hears another master from when that one knows of it
+		var tags []string
+		e2e.Eventually(t, 20*time.Second, "all hear of orders at "+door.Addr, func() error {
+			tags = append(tags, "salt/job/"+order(door)+"/new")
+			for _, bus := range buses {
+				if !slices.ContainsFunc(tags, func(tag string) bool { return bus.times(tag) > 0 }) {
+					return errNotHeard
+				}
+			}
+			return nil
+		})
+	}
+	jid := order(doors[1])
 	doors[0].send(t, web.seal(t, web.load(t, "_return", dict("id", "web-a", "jid", jid, "fun", "test.ping", "fun_args", []any{}, "return", true, "retcode", int64(0), "success", true)...)))
 	for i, bus := range buses {
 		for _, tag := range []string{"salt/job/" + jid + "/new", "salt/job/" + jid + "/ret/web-a"} {
