@@ -3,14 +3,14 @@ package commands
 // Of the jobs that these reactions publish, the first keeps no returns; both choose their ids.
 const jobIDReactions = `
 nocache:
-  local.test.arg: [{tgt: web-a}, {arg: [nocache]}, {jid: '20261121093513244700'}, {nocache: True}]
+  local.test.arg: [{tgt: web-a}, {arg: [nocache]}, {jid: '$JUST244700'}, {nocache: True}]
 cached:
-  local.test.arg: [{tgt: web-a}, {arg: [cached]}, {jid: '20261121093513244701_4711'}, {nocache: False}]
+  local.test.arg: [{tgt: web-a}, {arg: [cached]}, {jid: '$JUST244701_4711'}, {nocache: False}]
 `
 
 // jobIDLines are what becomes of jobs with nocache, and of ids as unique_jid makes them, on sides with that option.
 func jobIDLines() []line {
-	const nocache, cached = "20261121093513244700", "20261121093513244701_4711"
+	const nocache, cached = "$JUST244700", "$JUST244701_4711"
 	var lines []line
 	for _, jid := range []string{nocache, cached} {
 		lines = append(lines,
@@ -19,10 +19,10 @@ func jobIDLines() []line {
 	}
 	return append(lines,
 		run("jobs.list_jobs", "search_function=nosuch", "--out=json"),
-		run("jobs.list_jobs", "start_time=2026, Nov 21 09:00", "end_time=2026, Nov 21 10:00", "search_function=test.arg"),
-		run("jobs.lookup_jid", "20261121093513244701", "--out=json"),
+		run("jobs.list_jobs", "start_time=$BEFORE", "end_time=$AFTER", "search_function=test.arg"),
+		run("jobs.lookup_jid", "$JUST244701", "--out=json"),
 		salt("--async", "web-a", "test.sleep", "600").saves("LONG"),
-		salt("web-a", "saltutil.find_job", "$LONG").mask(`(?m)^( +pid:\n +)\d+`, "${1}PID"),
+		salt("web-a", "saltutil.find_job", "$LONG").until("pid:").mask(`(?m)^( +pid:\n +)\d+`, "${1}PID"),
 		salt("web-a", "saltutil.kill_job", "$LONG").mask(`pid \d+`, "pid PID"),
 		salt("--show-jid", "web-a", "test.ping"),
 		salt("--batch=1", "web-*", "test.ping", "--out=json").whichever(),

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"clustermaster/e2e"
@@ -30,7 +31,8 @@ type scene struct {
 	before, do func(t *testing.T, p *pair)
 }
 
-// A line is one command line and what to make of what it prints. In arguments DIR is the folder of the side's master, $NAME what an earlier line saved.
+// A line is one command line and what to make of what it prints. In arguments DIR is the folder of the side's master, $NAME what an earlier line saved or
+// what recent says.
 type line struct {
 	program string
 	call
@@ -38,6 +40,7 @@ type line struct {
 	order   *regexp.Regexp // begins each of the blocks that come in no order
 	file    string         // holds what was printed, to be compared as well
 	save    string         // the name under which the first job id in the output is kept
+	told    string         // in the output when what the line asks about has begun: it is asked again until then
 	differs *difference
 }
 
@@ -52,6 +55,7 @@ func run(args ...string) line {
 func (l line) in(text string) line      { l.stdin = text; return l }
 func (l line) saves(name string) line   { l.save = name; return l }
 func (l line) writes(path string) line  { l.file = path; return l }
+func (l line) until(told string) line   { l.told = told; return l }
 func (l line) blocks(begin string) line { l.order = regexp.MustCompile(begin); return l }
 func (l line) anyOrder() line           { return l.blocks(`^(\x1b\[[0-9;]*m)?['{ ]*"?(web-|ghost)`) }
 func (l line) mask(form, to string) line {
@@ -152,17 +156,10 @@ func (l line) sorted(text string) string {
 // on runs the line on one side and masks what came.
 func (l line) on(t testing.TB, s *side) result {
 	t.Helper()
-	c := l.call
-	c.args = slices.Clone(c.args)
-	for i, a := range c.args {
-		c.args[i] = s.fill(a)
+	r := s.call(t, l.program, l.call)
+	for end := time.Now().Add(commandLimit); !strings.Contains(r.stdout, l.told) && time.Now().Before(end); {
+		r = s.call(t, l.program, l.call)
 	}
-	c.stdin = s.fill(c.stdin)
-	c.env = slices.Clone(c.env)
-	for i, e := range c.env {
-		c.env[i] = s.fill(e)
-	}
-	r := s.call(t, l.program, c)
 	if l.save != "" {
 		jid := jobID.FindString(r.stdout + r.stderr)
 		if jid == "" {
@@ -285,6 +282,17 @@ func (n *notes) keep(name, text string) {
 	n.text[name] = text
 }
 
+// filled is a call whose every text is filled.
+func (s *side) filled(c call) call {
+	all := func(texts []string) (out []string) {
+		for _, text := range texts {
+			out = append(out, s.fill(text))
+		}
+		return out
+	}
+	return call{args: all(c.args), stdin: s.fill(c.stdin), env: all(c.env)}
+}
+
 // fill puts the saved texts and the side's folder into an argument.
 func (s *side) fill(arg string) string {
 	s.notes.mu.Lock()
@@ -293,6 +301,15 @@ func (s *side) fill(arg string) string {
 		arg = strings.ReplaceAll(arg, "$"+name, text)
 	}
 	return strings.ReplaceAll(arg, "DIR", s.Dir)
+}
+
+// recent lets job ids be written that both masters still keep: $JUST and six digits is one of two hours ago, $BEFORE and $AFTER are times around it.
+func (s *side) recent() {
+	at := time.Now().Add(-2 * time.Hour)
+	const clock = "2006, Jan 02 15:04"
+	s.keep("JUST", at.Format("20060102150405"))
+	s.keep("BEFORE", at.Add(-5*time.Minute).Format(clock))
+	s.keep("AFTER", at.Add(5*time.Minute).Format(clock))
 }
 
 func (s *side) keep(name, text string) { s.notes.keep(name, text) }

@@ -127,7 +127,7 @@ func orchestrationScenes() []scene {
 		}
 		for i, o := range list {
 			t.Run(o.name, func(t *testing.T) {
-				jid := fmt.Sprintf("202611210935140%05d", i)
+				jid := fmt.Sprintf("$JUST1%05d", i)
 				var salts func() outcome
 				if p.theirs != nil {
 					salts = func() outcome { return p.theirs.orchestrate(t, o, jid, site.URL, listeners[p.theirs]) }
@@ -237,6 +237,7 @@ func (l *listener) until(t *testing.T, tag string) (lines []string) {
 
 // orchestrate runs an orchestration on one side.
 func (s *side) orchestrate(t *testing.T, o orchestration, jid, site string, events *listener) outcome {
+	jid = s.fill(jid) // events have it
 	args := []string{"--jid", jid, "state.orchestrate", "orch." + o.file, "--out=json"}
 	if !o.grains {
 		args = append([]string{"--skip-grains"}, args...)

@@ -42,6 +42,7 @@ func newSide(t testing.TB, kind string, cmd command, p e2e.Programs) *side {
 	t.Helper()
 	c := e2e.NewCluster(t, e2e.ClusterOptions{Masters: 1, Plain: true, Programs: p})
 	s := &side{Master: c.Masters[0], kind: kind, program: p, cmd: cmd, minions: map[string]*e2e.Minion{}}
+	s.recent()
 	writeRoots(t, s.Dir)
 	writeUsers(t, s.Dir)
 	text := regexp.MustCompile(`(?m)^(file|pillar)_roots:.*\n`).ReplaceAllString(s.Config(t), "") + strings.ReplaceAll(rootOptions, "DIR", s.Dir) + options + accessOptions + strings.ReplaceAll(externalOptions, "DIR", s.Dir)
@@ -73,9 +74,10 @@ recon_max: 500
 grains_cache: False
 `
 
-// call runs a command of this side against its master.
+// call runs a command of this side, its texts filled, against its master.
 func (s *side) call(t testing.TB, name string, c call) result {
 	t.Helper()
+	c = s.filled(c)
 	c.args = append([]string{"-c", s.ConfDir}, c.args...)
 	return s.cmd.run(t, name, c)
 }

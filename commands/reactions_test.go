@@ -388,7 +388,7 @@ func TestReactions(t *testing.T) {
 	p := startPairWith(t, func(s *side) {
 		for name, text := range reactions {
 			path := filepath.Join(s.Dir, name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(strings.ReplaceAll(text, "DIR", s.Dir)), 0o644)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(s.fill(text)), 0o644)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -37,7 +37,7 @@ func runnerScenes() []scene {
 			run("event.send", "my/tag", "{a: 1}"), run("event.send", "my/tag"),
 			run("event.send", "my/tag", "text").unlike("Python's tracebacks", begins("Exception occurred in runner event.send: ", "", 1)),
 			run("test.arg", "1", "--async"),
-			run("--jid", "20261121093513244628", "test.arg", "1"),
+			run("--jid", "$JUST244628", "test.arg", "1"),
 			run("-d", "test.arg").unlike("Texts of the runner functions", ownText("test.arg:\n\n    ")),
 			run("-d", "nosuch"), run("-d", "a", "b"), run("--foo"), run("-t", "x", "test.arg"),
 			run().unlike("Texts of the runner functions", ownText("auth.")),
@@ -46,11 +46,11 @@ func runnerScenes() []scene {
 				"Exception occurred in runner test.arg: The salt master could not be contacted. Is master running?\n", "[ERROR   ] Unable to connect to the salt master publisher at DIR/down/var/cache/salt/master/.salt-unix\n", 1)),
 		}},
 		{name: "42_runner_calls_are_jobs", lines: []line{
-			run("--jid", "20261121093513244630", "test.arg", "1", "a=b"),
-			run("jobs.lookup_jid", "20261121093513244630", "--out=json"),
-			run("jobs.list_job", "20261121093513244630"),
+			run("--jid", "$JUST244630", "test.arg", "1", "a=b"),
+			run("jobs.lookup_jid", "$JUST244630", "--out=json"),
+			run("jobs.list_job", "$JUST244630"),
 		}, do: func(t *testing.T, p *pair) {
-			p.watch(t, run("state.event", "salt/run/20261121093513244632/*", "count=2").blocks(`^salt/`), calling(t, "--jid", "20261121093513244632", "test.arg", "1", "a=b"))
+			p.watch(t, run("state.event", "salt/run/$JUST244632/*", "count=2").blocks(`^salt/`), calling(t, "--jid", "$JUST244632", "test.arg", "1", "a=b"))
 		}},
 		{name: "43_state_event", do: func(t *testing.T, p *pair) {
 			p.watch(t, run("state.event", "my/event/[ab]", "count=1"), calling(t, "event.send", "my/event/a", "{b: 1, a: [x]}"))
@@ -82,7 +82,7 @@ func runnerScenes() []scene {
 		{name: "44_jobs_active", lines: []line{
 			run("jobs.master").mask(`(pid:\n *)[0-9]+`, "${1}PID"),
 			salt("web-a", "test.sleep", "12", "--async").saves("SLEEP"),
-			run("jobs.active", "--out=json").mask(`("web-[ab]": )[0-9]+`, "${1}PID"),
+			run("jobs.active", "--out=json").until(`"web-a": `).mask(`("web-[ab]": )[0-9]+`, "${1}PID"),
 		}, alone: true},
 		{name: "45_manage", lines: []line{
 			run("manage.up"), run("manage.down"), run("manage.status"), run("manage.status", "--out=json"), run("manage.versions"),
