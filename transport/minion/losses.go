@@ -11,7 +11,7 @@ const (
 )
 
 // losses remembers when many subscribers went at once: a balancer gave this master
-// up, or the network did.
+// up, or the network did, or this is a new process and they were another's.
 type losses struct {
 	mu     sync.Mutex  // guards gone, record
 	gone   []time.Time // departures within lossWindow, oldest first
@@ -26,9 +26,19 @@ func (l *losses) left(now time.Time, remaining int) bool {
 	l.forget(now)
 	l.gone = append(l.gone, now)
 	n := len(l.gone)
-	if n < 2 || 2*n < remaining+n {
-		return false
-	}
+	return n >= 2 && 2*n >= remaining+n && l.note(now)
+}
+
+// began notes that the port was opened: whoever was subscribed before is on the way back.
+func (l *losses) began(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(now)
+	l.note(now)
+}
+
+// note adds a loss unless it belongs to the last one. The caller holds mu.
+func (l *losses) note(now time.Time) bool {
 	if k := len(l.record); k > 0 && now.Sub(l.record[k-1]) < lossWindow {
 		return false
 	}

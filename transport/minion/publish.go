@@ -62,6 +62,7 @@ func (p *PubServer) Serve(ctx context.Context, ln net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	expiry.Go(func() { p.expire(ctx) })
+	p.losses.began(time.Now())
 	return p.serve(ctx, ln)
 }
 
@@ -131,7 +132,8 @@ func (p *PubServer) Subscribers() int {
 }
 
 // Losses returns the times within the last 30 s at which at least half of the
-// subscribers, and at least two, had gone within 2 s. Stopping is no loss.
+// subscribers, and at least two, had gone within 2 s, and those at which Serve
+// began: the subscribers of before come back after it. Stopping is no loss.
 func (p *PubServer) Losses() []time.Time { return p.losses.times(time.Now()) }
 
 // release drops held publications; the caller holds mu.
