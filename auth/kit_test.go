@@ -10,6 +10,7 @@ import (
 
 	"clustermaster/auth"
 	"clustermaster/cluster/fsm"
+	"clustermaster/internal/logtest"
 	"clustermaster/wire"
 )
 
@@ -58,12 +59,12 @@ func (a *agreed) Token(hash [32]byte) (auth.Token, bool) {
 func (a *agreed) Tokens() int { return a.s.Tokens() }
 
 // opened makes an Auth whose log is in said.
-func opened(t *testing.T, o auth.Options, d auth.Deps) (a *auth.Auth, tokens *agreed, said *log) {
+func opened(t *testing.T, o auth.Options, d auth.Deps) (a *auth.Auth, tokens *agreed, said *logtest.Buffer) {
 	t.Helper()
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	said = new(log)
+	said = new(logtest.Buffer)
 	tokens = newAgreed(d.Now)
 	d.Tokens, d.Log = tokens, slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	a, err := auth.New(o, d)
@@ -71,24 +72,6 @@ func opened(t *testing.T, o auth.Options, d auth.Deps) (a *auth.Auth, tokens *ag
 		t.Fatal(err)
 	}
 	return a, tokens, said
-}
-
-// log is what was logged.
-type log struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func dict(pairs ...any) wire.Map {

@@ -14,6 +14,7 @@ import (
 
 	"clustermaster/cluster"
 	"clustermaster/event"
+	"clustermaster/event/eventtest"
 	"clustermaster/jobcache"
 	"clustermaster/keystore"
 	"clustermaster/target"
@@ -443,12 +444,6 @@ func (s *fakeSubscribers) get(i int) Publication {
 	return s.pubs[i]
 }
 
-// alone is a Peers without peers.
-type alone struct{ Peers }
-
-func (alone) Self() string      { return "m1/1" }
-func (alone) Members() []string { return []string{"m1/1"} }
-
 // kit is a master with everything below it in memory.
 type kit struct {
 	*Master
@@ -467,7 +462,7 @@ func newKit(t testing.TB, change func(*Options, *Deps)) *kit {
 	k := &kit{t: t, keys: newFakeKeys(), cluster: newFakeCluster(), jobs: newFakeJobs(), subs: &fakeSubscribers{}, bus: event.NewBus(0, nil, nil)}
 	k.data = newFakeData(k.keys)
 	deps := Deps{
-		Keys: k.keys, Cluster: k.cluster, Jobs: k.jobs, Data: k.data, Targets: k.data, Bus: k.bus, Mesh: event.NewMesh(k.bus, alone{}, nil),
+		Keys: k.keys, Cluster: k.cluster, Jobs: k.jobs, Data: k.data, Targets: k.data, Bus: k.bus, Mesh: eventtest.Alone(k.bus),
 		Subscribers: k.subs,
 	}
 	opts := DefaultOptions()

@@ -1,7 +1,6 @@
 package clustertest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"clustermaster/cluster"
+	"clustermaster/internal/logtest"
 	"clustermaster/transport/peer"
 )
 
@@ -51,7 +51,7 @@ type Node struct {
 
 	c      *Cluster
 	i      int
-	log    *logBuffer
+	log    *logtest.Buffer
 	port   *peer.Port
 	pins   *cutPins
 	cancel context.CancelFunc
@@ -96,7 +96,7 @@ func freePort(t testing.TB) int {
 }
 
 func (c *Cluster) add(id, addr string) *Node {
-	n := &Node{ID: id, Addr: addr, Dir: filepath.Join(c.t.TempDir(), id), c: c, i: len(c.Nodes), log: &logBuffer{}}
+	n := &Node{ID: id, Addr: addr, Dir: filepath.Join(c.t.TempDir(), id), c: c, i: len(c.Nodes), log: new(logtest.Buffer)}
 	c.Nodes = append(c.Nodes, n)
 	c.t.Cleanup(func() {
 		n.Stop()
@@ -426,21 +426,4 @@ func (p *cutPins) SPKIOf(node string) ([32]byte, bool) {
 func (p *cutPins) AddrOf(node string) (string, bool) {
 	addr, ok := p.Pins.AddrOf(node)
 	return addr, ok && !p.isCut(node)
-}
-
-type logBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -19,21 +19,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"google.golang.org/grpc"
 
 	"clustermaster/event"
+	"clustermaster/event/eventtest"
 	"clustermaster/internal/logtest"
 	"clustermaster/wire"
 )
-
-// alone is a cluster of one.
-type alone struct{}
-
-func (alone) Self() string      { return "m1" }
-func (alone) Members() []string { return []string{"m1"} }
-func (alone) Conn(string) (grpc.ClientConnInterface, error) {
-	return nil, errors.New("nobody else is there")
-}
 
 // world is a served bus.
 type world struct {
@@ -49,7 +40,7 @@ func serve(t *testing.T, opts Options) *world {
 	w := &world{dir: t.TempDir(), log: new(logtest.Buffer), bus: event.NewBus(0, nil, nil)}
 	var err error
 	w.s, err = Listen(w.dir, opts, Deps{
-		Mesh: event.NewMesh(w.bus, alone{}, nil), Bus: w.bus, Log: slog.New(slog.NewTextHandler(w.log, nil)), Reg: prometheus.NewRegistry(),
+		Mesh: eventtest.Alone(w.bus), Bus: w.bus, Log: slog.New(slog.NewTextHandler(w.log, nil)), Reg: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +265,7 @@ func TestSockets(t *testing.T) {
 		}
 	}
 	try := func(dir string) error {
-		s, err := Listen(dir, Options{}, Deps{Mesh: event.NewMesh(w.bus, alone{}, nil), Bus: w.bus})
+		s, err := Listen(dir, Options{}, Deps{Mesh: eventtest.Alone(w.bus), Bus: w.bus})
 		if err == nil {
 			s.Close()
 		}

@@ -2,7 +2,6 @@ package localcache
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,22 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"clustermaster/event"
+	"clustermaster/event/eventtest"
 	"clustermaster/internal/logtest"
 	"clustermaster/jobcache"
 	"clustermaster/wire"
 )
-
-// alone is a cluster of one.
-type alone struct{}
-
-func (alone) Self() string      { return "m1" }
-func (alone) Members() []string { return []string{"m1"} }
-func (alone) Conn(string) (grpc.ClientConnInterface, error) {
-	return nil, errors.New("nobody else is there")
-}
 
 // returned is what minions returned, by id.
 type returned struct {
@@ -61,7 +50,7 @@ func open(t *testing.T, keep time.Duration) *world {
 	w := &world{bus: event.NewBus(0, nil, nil), jobs: &returned{by: map[string]jobcache.Return{}}, log: new(logtest.Buffer), dir: filepath.Join(t.TempDir(), "jobs")}
 	var err error
 	w.c, err = New(Options{Dir: w.dir, HashType: "sha256", Keep: keep}, Deps{
-		Mesh: event.NewMesh(w.bus, alone{}, nil), Jobs: w.jobs, Log: slog.New(slog.NewTextHandler(w.log, nil)),
+		Mesh: eventtest.Alone(w.bus), Jobs: w.jobs, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
