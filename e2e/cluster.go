@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/user"
@@ -66,10 +67,14 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 	return c
 }
 
-// Folder makes a folder with a short name for the test.
+// Folder makes a folder with a short name for the test. The name's length is always the same, for texts are wrapped and sockets moved by it.
 func Folder(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "cm")
+	dir, err := "", os.ErrExist
+	for errors.Is(err, os.ErrExist) {
+		dir = filepath.Join(os.TempDir(), fmt.Sprintf("cm%010d", rand.Uint32()))
+		err = os.Mkdir(dir, 0o700)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
