@@ -40,7 +40,7 @@ var rooms = map[string]room{
 	"userkeys":            {[]string{"cluster/fsm", "internal/durable", "wire"}, "files and agreed keys; what a key is good for is told by master and acl"},
 	"render":              {[]string{"internal/yaml11", "wire"}, "templates ask their Host; the room knows no files and no minions"},
 	"fileserver":          {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "files know no minions and no peers"},
-	"modules":             {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pytext", "internal/smallfile", "internal/yaml11", "target", "wire"}, "functions ask everything else through interfaces"},
+	"modules":             {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pyregex", "internal/pytext", "internal/smallfile", "internal/yaml11", "target", "wire"}, "functions ask everything else through interfaces"},
 	"mastergrains":        {[]string{"wire"}, "a machine is looked at; nobody is asked"},
 	"tops":                {[]string{"internal/dictupdate", "internal/smallfile", "render", "wire"}, "classes are files and a command's words; who asks is told"},
 	"pillar":              {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pyregex", "internal/pytext", "internal/smallfile", "internal/yaml11", "modules", "render", "target", "wire"}, "pillars are made of files and functions that are asked through interfaces"},

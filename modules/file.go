@@ -63,7 +63,7 @@ func fileFunctions() []function {
 			return err == nil && info.Mode()&fs.ModeSymlink != 0, nil
 		}),
 		onPath("file.path_exists_glob", func(_ *call, p string) (any, error) {
-			hits, err := filepath.Glob(p)
+			hits, err := glob(p)
 			return len(hits) > 0, err
 		}),
 		{name: "file.readlink", params: []param{need("path"), opt("canonicalize", false)}, run: func(_ context.Context, c *call) (any, error) {
@@ -226,7 +226,7 @@ func stats(ctx context.Context, c *call) (any, error) {
 	return append(out, wire.Pair{Key: "type", Value: kind[st.Mode&syscall.S_IFMT]}, wire.Pair{Key: "target", Value: p}), nil
 }
 
-func seconds(t syscall.Timespec) float64 { return float64(t.Sec) + float64(t.Nsec)/1e9 }
+func seconds(t syscall.Timespec) float64 { return float64(t.Sec) + float64(1e-9*float64(t.Nsec)) }
 
 // findFiles lists what lies below a folder. Of find's options name, iname, type, maxdepth and mindepth are there.
 func findFiles(ctx context.Context, c *call) (any, error) {

@@ -72,7 +72,7 @@ func New(deps Deps) *Modules {
 	for _, family := range [][]function{
 		grainsFunctions(), pillarFunctions(), configFunctions(), dataFunctions(), commandFunctions(), fileFunctions(), networkFunctions(),
 		matchFunctions(), cpFunctions(), hashFunctions(), randomFunctions(), environFunctions(), testFunctions(), masterFunctions(),
-		httpFunctions(), datastoreFunctions(), dnsFunctions(), statusFunctions(),
+		httpFunctions(), datastoreFunctions(), dnsFunctions(), statusFunctions(), bannerFunctions(), accountFunctions(), inodeFunctions(), searchFunctions(),
 	} {
 		for _, f := range family {
 			if _, twice := m.byName[f.name]; twice {

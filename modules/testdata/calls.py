@@ -25,6 +25,7 @@ def plain(value):
 GRAINS = {
     "id": "web1", "os_family": "Debian", "osrelease": "12", "host": "web1", "fqdn": "web1.example", "os": "Debian",
     "roles": ["web", "db"], "serialnumber": "12345678",
+    "kernel": "Linux",
 }
 opts = salt.config.minion_config(None)
 opts.update(cachedir=sys.argv[1], file_client="local", grains=GRAINS, pillar={"master": {"own.b": 2}}, id="web1")
@@ -34,6 +35,6 @@ answers = []
 for fun, args, kwargs in json.load(sys.stdin):
     try:
         answers.append({"value": plain(functions[fun](*args, **kwargs))})
-    except Exception as exc:  # the kind is told, for texts are compared elsewhere
-        answers.append({"error": type(exc).__name__})
+    except Exception as exc:
+        answers.append({"error": type(exc).__name__, "text": str(exc)})
 json.dump(answers, sys.stdout)
