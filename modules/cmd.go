@@ -76,17 +76,6 @@ func commandFunctions() []function {
 		make("cmd.run_stderr", false, false, func(r ran) any { return r.stderr }),
 		make("cmd.retcode", true, false, func(r ran) any { return int64(r.retcode) }),
 		make("cmd.run_all", false, false, func(r ran) any { return r.all() }, opt("redirect_stderr", false)),
-		{name: "cmd.has_exec", params: []param{need("cmd")}, run: func(_ context.Context, c *call) (any, error) {
-			_, err := exec.LookPath(c.text("cmd"))
-			return err == nil, nil
-		}},
-		{name: "cmd.which", params: []param{need("cmd")}, run: func(_ context.Context, c *call) (any, error) {
-			path, err := exec.LookPath(c.text("cmd"))
-			if err != nil {
-				return nil, nil //nolint:nilerr // absent is nil, as in Salt
-			}
-			return path, nil
-		}},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -177,6 +178,7 @@ func pillarFunctions() []function {
 			}
 			return c.who.Pillar, nil
 		}},
+		{name: "pillar.file_exists", params: []param{need("path"), opt("saltenv", nil)}, run: pillarFileExists},
 		{name: "pillar.raw", params: []param{opt("key", nil)}, run: func(_ context.Context, c *call) (any, error) {
 			if c.any("key") == nil {
 				return c.who.Pillar, nil
@@ -205,6 +207,35 @@ func pillarFunctions() []function {
 				return filterBy(c.any("lookup_dict"), c.text("pillar"), c.who.Pillar, c.any("merge"), c.any("default"), c.any("base"))
 			}},
 	}
+}
+
+// pillarFileExists reports whether a file is in pillar_roots, in those of any environment if none is named.
+func pillarFileExists(_ context.Context, c *call) (any, error) {
+	v, _ := c.who.Opts.Get("pillar_roots")
+	roots, _ := v.(wire.Map)
+	if len(roots) == 0 {
+		return nil, errors.New("No pillar_roots found. Are you running this on the master?")
+	}
+	name, ok := c.any("path").(string)
+	if !ok {
+		return nil, fmt.Errorf("path must be text, not %s", pytext.Repr(c.any("path")))
+	}
+	for _, env := range roots {
+		if c.is("saltenv") && env.Key != c.any("saltenv") {
+			continue
+		}
+		dirs, _ := env.Value.([]any)
+		for _, dir := range dirs {
+			full := name
+			if !strings.HasPrefix(name, "/") {
+				full = joined(text(dir), name)
+			}
+			if info, err := os.Stat(expand(full)); err == nil && info.Mode().IsRegular() {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // pillarGet looks a key up in the pillar as far as it is made; with merge it is laid over the default.

@@ -54,20 +54,6 @@ func environFunctions() []function {
 	}
 }
 
-func testFunctions() []function {
-	return []function{
-		{name: "test.ping", run: func(context.Context, *call) (any, error) { return true, nil }},
-		{name: "test.echo", params: []param{need("text")}, run: func(_ context.Context, c *call) (any, error) { return c.any("text"), nil }},
-		{name: "test.version", run: func(_ context.Context, c *call) (any, error) { return c.deps.Version, nil }},
-		{name: "test.true", run: func(context.Context, *call) (any, error) { return true, nil }},
-		{name: "test.false", run: func(context.Context, *call) (any, error) { return false, nil }},
-		{name: "test.get_opts", run: func(_ context.Context, c *call) (any, error) { return c.who.Opts, nil }},
-		{name: "test.arg", rest: true, run: func(_ context.Context, c *call) (any, error) {
-			return wire.Map{{Key: "args", Value: append([]any{}, c.more...)}, {Key: "kwargs", Value: orEmpty(c.kwargs)}}, nil
-		}},
-	}
-}
-
 // masterFunctions ask other parts of the master.
 func masterFunctions() []function {
 	return []function{

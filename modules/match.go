@@ -3,9 +3,11 @@ package modules
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"clustermaster/internal/dictupdate"
+	"clustermaster/internal/pytext"
 	"clustermaster/target"
 	"clustermaster/wire"
 )
@@ -21,6 +23,9 @@ func matchFunctions() []function {
 		}})
 	}
 	return append(out,
+		// Salt's looks for a function of its module data that there is no more, and takes that for no match.
+		function{name: "match.data", params: []param{need("tgt")}, run: func(context.Context, *call) (any, error) { return false, nil }},
+		function{name: "match.ifelse", rest: true, run: matchIfElse},
 		function{name: "match.filter_by", params: []param{need("lookup"), opt("tgt_type", "compound"), opt("minion_id", nil), opt("merge", nil), opt("merge_lists", false), opt("default", "default")}, run: matchFilterBy},
 		function{name: "match.search_by", params: []param{need("lookup"), opt("tgt_type", "compound"), opt("minion_id", nil)}, run: func(ctx context.Context, c *call) (any, error) {
 			var hits []any
@@ -56,6 +61,49 @@ func (c *call) match(ctx context.Context, kind string, tgt any) (bool, error) {
 	}
 	found, err := target.Match(ctx, kind, tgt, c.text("delimiter"), one{c, id}, true)
 	return err == nil && slices.Contains(found.Minions, id), err
+}
+
+// noMatch and otherwise are Salt's names for what no minion matches, and for the last argument.
+const (
+	noMatch   = "SALT_IFELSE_MATCH_NOTHING"
+	otherwise = "SALT_IFELSE_FUNCTION_DEFAULT"
+)
+
+// matchIfElse is the value behind the first target that means the minion: target, value, target, value, ..., value if none does.
+func matchIfElse(ctx context.Context, c *call) (any, error) {
+	c.named = map[string]any{"tgt_type": "compound", "minion_id": nil, "merge": nil, "merge_lists": false}
+	for _, p := range c.kwargs {
+		if _, ok := c.named[text(p.Key)]; !ok {
+			return nil, fmt.Errorf("ifelse() got an unexpected keyword argument '%v'", p.Key)
+		}
+		c.named[text(p.Key)] = p.Value
+	}
+	last := len(c.more) - 1
+	if last%2 != 0 {
+		return nil, errors.New("The ifelse function must have an odd number of arguments!")
+	}
+	if last == 0 {
+		return c.more[0], nil
+	}
+	lookup := wire.Map{}
+	for i := 0; i < last; i += 2 {
+		key := c.more[i]
+		switch v := key.(type) {
+		case bool:
+			if key = noMatch; v {
+				key = "*"
+			}
+		case []any, wire.Map:
+			return nil, fmt.Errorf("a target must be text, not %s", pytext.Repr(key))
+		}
+		if at := dictupdate.Find(lookup, key); at >= 0 {
+			lookup[at].Value = c.more[i+1]
+			continue
+		}
+		lookup = append(lookup, wire.Pair{Key: key, Value: c.more[i+1]})
+	}
+	c.named["lookup"], c.named["default"] = append(lookup, wire.Pair{Key: otherwise, Value: c.more[last]}), otherwise
+	return matchFilterBy(ctx, c)
 }
 
 func matchFilterBy(ctx context.Context, c *call) (any, error) {

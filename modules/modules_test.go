@@ -56,6 +56,53 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// TestOwnFunctionsAreListed: what sys tells is what is here.
+func TestOwnFunctionsAreListed(t *testing.T) {
+	t.Parallel()
+	m := New(Deps{})
+	for _, tt := range []struct {
+		fun  string
+		args []any
+		want string
+	}{
+		{"sys.list_functions", []any{"sys"}, "[sys.list_functions sys.list_modules]"}, {"sys.list_functions", []any{"s*.list_m*", "pillar.get"}, "[pillar.get sys.list_modules]"}, {"sys.list_functions", []any{"nosuch"}, "[]"},
+		{"sys.list_modules", []any{"sys", "nosuch"}, "[sys]"}, {"sys.list_modules", []any{"s*.list_m*", "random"}, "[random sys]"}, {"sys.list_functions", nil, fmt.Sprint(m.Names())},
+	} {
+		if v, err := call1(t, m, tt.fun, tt.args, nil); err != nil || fmt.Sprint(v) != tt.want {
+			t.Errorf("%s%v: %v, %v", tt.fun, tt.args, v, err)
+		}
+	}
+	if v, err := call1(t, m, "sys.list_modules", nil, nil); err != nil || !strings.HasPrefix(fmt.Sprint(v), "[cmd config cp data ") {
+		t.Error(v, err)
+	}
+	for _, fun := range []string{"sys.list_functions", "sys.list_modules"} {
+		if v, err := call1(t, m, fun, []any{int64(1)}, nil); err == nil {
+			t.Errorf("%s gave %v", fun, v)
+		}
+	}
+}
+
+// TestBounds: what would take too long, or is too large, is refused.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	m := New(Deps{})
+	for _, bad := range []step{
+		do("test.fib", int64(94)), do("test.collatz", int64(0)), do("test.collatz", int64(-7)), do("test.collatz", int64(1)<<60), do("slsutil.banner", int64(1)<<40), do("file.seek_read", "/etc/passwd", int64(1)<<40, int64(0)),
+		do("file.seek_read", "/dev/zero", int64(1), int64(0)), do("file.contains_regex", "/dev/zero", "x"), do("file.search", "/dev/zero", "x"), do("test.try", "nosuch.function", true),
+	} {
+		if v, err := m.Call(t.Context(), Minion{}, bad.fun, bad.args, nil); err == nil {
+			t.Errorf("%s%v gave %v", bad.fun, bad.args, v)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, step := range []step{do("file.diskusage", "/etc"), do("file.grep", "/etc/passwd", "root"), do("test.try", "file.diskusage", false).with("path", "/etc")} {
+		if v, err := m.Call(ctx, Minion{}, step.fun, step.args, step.kwargs); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s gave %v, %v", step.fun, v, err)
+		}
+	}
+}
+
 // TestCommandOptions: what a command is told of itself.
 func TestCommandOptions(t *testing.T) {
 	t.Parallel()

@@ -22,6 +22,7 @@ func fillTree(t *testing.T, dir string) {
 		"lines": "one\n# two = 2\r\nthree\rfour=4\n\n\tfive ü\nlast", "empty": "", "binary": "a\x00b", "latin": "caf\xe9 au lait\n", "odd": "\x01\x02\x03\x04abc", "still": "12345",
 		"tree/a": "12345", "tree/b.conf": "key = value\n", "tree/.hidden": "key = hidden\n", "tree/sub/c.conf": "key = c\nother\n", "long": strings.Repeat("x", globPart-1) + "\nend",
 		"root/etc/passwd": "root:x:0:0:Root,Room 1,2,3,4,5:/root:/bin/sh\nme:x:1000:1000::/home/me:/bin/zsh\n", "root/etc/group": "root:x:0:\nshort\nme:x:1000:me,you\n",
+		"pillar/a.sls": "", "more/sub/b.sls": "", "dev/c.sls": "",
 		"bad/etc/passwd": "root:x:zero:0::/:/\n", "bad/etc/group": "root:x:zero:\n",
 	}
 	for name, content := range files {

@@ -154,7 +154,7 @@ func (p *compilation) extRuns() (runs []any, ok bool) {
 
 // minion is for whom functions run.
 func (p *compilation) call(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
-	return host{p, "base"}.Call(ctx, fun, args, kwargs)
+	return host{p: p, env: "base"}.Call(ctx, fun, args, kwargs)
 }
 
 // command runs the command of cmd_yaml and cmd_json with the minion's id in place of %s.
@@ -184,7 +184,7 @@ func (p *compilation) parse(ctx context.Context, text, pipe string) (any, error)
 	if strings.HasPrefix(text, "#!") {
 		text = "\n" + text // a comment, not a choice of renderers
 	}
-	return p.deps.Renderer.Render(ctx, render.Source{SaltEnv: "base", Data: []byte(text)}, pipe, p.context(nil), host{p, "base"})
+	return p.deps.Renderer.Render(ctx, render.Source{SaltEnv: "base", Data: []byte(text)}, pipe, p.context(nil), host{p: p, env: "base"})
 }
 
 func cmdYAML(ctx context.Context, p *compilation, _ wire.Map, a extArgs) (any, error) {

@@ -29,15 +29,15 @@ func (p *compilation) render(ctx context.Context, f file, env, sls string, vars 
 		return nil, fmt.Errorf("more than %d files rendered for one pillar", maxRendered)
 	}
 	src := render.Source{Path: f.abs, SLS: sls, SaltEnv: env, Data: f.data}
-	return p.deps.Renderer.Render(ctx, src, p.opts.Renderer, p.context(vars), host{p, env})
+	return p.deps.Renderer.Render(ctx, src, p.opts.Renderer, p.context(vars), host{p: p, env: env})
 }
 
-// RenderText renders text for a minion as if it stood in pillar_roots: what it imports comes from there.
-func (c *Compiler) RenderText(ctx context.Context, r Request, pillar wire.Map, path, text, pipe string, vars wire.Map) (any, error) {
+// RenderText renders text for a minion. What it imports comes from roots, from pillar_roots if that is nil.
+func (c *Compiler) RenderText(ctx context.Context, r Request, roots Files, pillar wire.Map, path, text, pipe string, vars wire.Map) (any, error) {
 	p := c.newCompilation(r)
 	p.pillar = pillar
 	src := render.Source{Path: path, SaltEnv: "base", Data: []byte(text)}
-	return c.deps.Renderer.Render(ctx, src, pipe, p.context(vars), host{p, "base"})
+	return c.deps.Renderer.Render(ctx, src, pipe, p.context(vars), host{p, "base", roots})
 }
 
 func (p *compilation) context(vars wire.Map) render.Context {
@@ -46,8 +46,9 @@ func (p *compilation) context(vars wire.Map) render.Context {
 
 // host answers templates of one environment.
 type host struct {
-	p   *compilation
-	env string
+	p     *compilation
+	env   string
+	roots Files // nil: pillar_roots
 }
 
 var (
@@ -77,21 +78,25 @@ func (h host) HasFunction(name string) bool {
 
 // File reads what a template imports.
 func (h host) File(_ context.Context, saltenv, path string) ([]byte, bool, error) {
-	f, found, err := h.p.open(h.in(saltenv), path)
+	f, found, err := h.open(saltenv, path)
 	return f.data, found, err
 }
 
 // FileName implements render.FileNamer: messages show where a file lies on disk.
 func (h host) FileName(saltenv, path string) string {
-	if f, found, err := h.p.open(h.in(saltenv), path); found && err == nil {
+	if f, found, err := h.open(saltenv, path); found && err == nil {
 		return f.abs
 	}
 	return path
 }
 
-func (h host) in(saltenv string) string {
+func (h host) open(saltenv, path string) (file, bool, error) {
 	if saltenv == "" {
-		return h.env
+		saltenv = h.env
 	}
-	return saltenv
+	if h.roots == nil {
+		return h.p.open(saltenv, path)
+	}
+	abs, data, found, err := h.roots.Open(saltenv, path)
+	return file{path, abs, data}, found, err
 }

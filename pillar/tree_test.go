@@ -182,7 +182,7 @@ func newCompiler(t *testing.T, root string, config wire.Map) *pillar.Compiler {
 		Files: files{fileRoots}, Version: "3008.3", Nodegroup: func(name string) (any, bool) { return o.Nodegroups.Get(name) },
 		SDB: func(name string) (wire.Map, bool) { m := mapOf(config, name); return m, m != nil },
 		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string, vars wire.Map) (any, error) {
-			return c.RenderText(ctx, pillar.Request{ID: m.ID, Grains: m.Grains}, m.Pillar, path, text, pipe, vars)
+			return c.RenderText(ctx, pillar.Request{ID: m.ID, Grains: m.Grains}, files{fileRoots}, m.Pillar, path, text, pipe, vars)
 		},
 	})
 	c = pillar.New(pillar.Deps{

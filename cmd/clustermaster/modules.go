@@ -27,7 +27,7 @@ func (r *rooms) moduleDeps() modules.Deps {
 		},
 		Runner: r.runFor,
 		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string, vars wire.Map) (any, error) {
-			return r.pillar.RenderText(ctx, pillar.Request{ID: m.ID, Grains: m.Grains, Saltenv: m.Saltenv, Pillarenv: m.Pillarenv}, m.Pillar, path, text, pipe, vars)
+			return r.pillar.RenderText(ctx, pillar.Request{ID: m.ID, Grains: m.Grains, Saltenv: m.Saltenv, Pillarenv: m.Pillarenv}, moduleFiles{r.files}, m.Pillar, path, text, pipe, vars)
 		},
 		SDB: func(profile string) (wire.Map, bool) {
 			m, ok := wireValue(o.Extra[profile]).(wire.Map)

@@ -38,7 +38,7 @@ func newOrchestrator(t *operators) *state.Orchestrator {
 		},
 		Decrypt: func(ctx context.Context, v any, renderer string) (any, error) {
 			text := string(yaml11.Dump(wire.Map{{Key: "v", Value: v}}))
-			made, err := r.pillar.RenderText(ctx, pillar.Request{ID: o.ID}, nil, "", text, "yaml|"+renderer, nil)
+			made, err := r.pillar.RenderText(ctx, pillar.Request{ID: o.ID}, nil, nil, "", text, "yaml|"+renderer, nil)
 			if err != nil {
 				return nil, err
 			}

@@ -1,0 +1,35 @@
+package modules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// jinjaFunctions give what files of file_roots define.
+func jinjaFunctions() []function {
+	imports := func(name, tag string) function {
+		return function{name: "jinja." + name, params: []param{need("path")}, run: func(ctx context.Context, c *call) (any, error) {
+			return c.defined(ctx, fmt.Sprintf("{%% %s \"%s\" as imported %%}\n{{ imported | tojson }}\n", tag, pyStr(c.any("path"))))
+		}}
+	}
+	return []function{
+		imports("import_yaml", "import_yaml"), imports("import_json", "import_json"),
+		{name: "jinja.load_map", params: []param{need("path"), need("value")}, run: func(ctx context.Context, c *call) (any, error) {
+			name := pyStr(c.any("value"))
+			return c.defined(ctx, fmt.Sprintf("{%% from \"%s\" import %s with context %%}\n{{ %s | tojson }}\n", pyStr(c.any("path")), name, name))
+		}},
+	}
+}
+
+// defined renders a template that prints one value as JSON.
+func (c *call) defined(ctx context.Context, template string) (any, error) {
+	if c.deps.Render == nil {
+		return nil, errors.New("nothing renders here")
+	}
+	pipe := c.who.Opts.String("renderer")
+	if pipe == "" {
+		pipe = "jinja|yaml"
+	}
+	return c.deps.Render(ctx, c.who, "", template, pipe, nil)
+}

@@ -1,0 +1,147 @@
+package modules
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// Bounds of what the family test counts.
+const (
+	maxFib     = 93 // the largest whose number has 64 bits
+	maxCollatz = 1 << 50
+	maxSteps   = 10_000
+)
+
+func testFunctions() []function {
+	random := []param{opt("size", int64(9999999999)), opt("hash_type", nil)}
+	return []function{
+		{name: "test.ping", run: func(context.Context, *call) (any, error) { return true, nil }},
+		{name: "test.echo", params: []param{need("text")}, run: func(_ context.Context, c *call) (any, error) { return c.any("text"), nil }},
+		{name: "test.version", run: func(_ context.Context, c *call) (any, error) { return c.deps.Version, nil }},
+		{name: "test.true", run: func(context.Context, *call) (any, error) { return true, nil }},
+		{name: "test.false", run: func(context.Context, *call) (any, error) { return false, nil }},
+		{name: "test.get_opts", run: func(_ context.Context, c *call) (any, error) { return c.who.Opts, nil }},
+		{name: "test.arg", rest: true, run: func(_ context.Context, c *call) (any, error) { return c.given(c.kwargs), nil }},
+		{name: "test.arg_clean", rest: true, run: func(_ context.Context, c *call) (any, error) {
+			clean := wire.Map{}
+			for _, p := range c.kwargs {
+				if !strings.HasPrefix(text(p.Key), "__") {
+					clean = append(clean, p)
+				}
+			}
+			return c.given(clean), nil
+		}},
+		{name: "test.kwarg", rest: true, run: func(_ context.Context, c *call) (any, error) {
+			if n := len(c.more); n > 0 {
+				return nil, fmt.Errorf("kwarg() takes 0 positional arguments but %d were given", n)
+			}
+			return orEmpty(c.kwargs), nil
+		}},
+		{name: "test.fib", params: []param{need("num")}, run: fib},
+		{name: "test.collatz", params: []param{need("start")}, run: collatz},
+		{name: "test.retcode", params: []param{opt("code", int64(42))}, run: func(context.Context, *call) (any, error) { return true, nil }},
+		{name: "test.rand_str", params: random, run: randomHash},
+		{name: "test.random_hash", params: random, run: randomHash},
+		{name: "test.try", params: []param{need("module"), opt("return_try_exception", false)}, rest: true, run: try},
+	}
+}
+
+// given is what a function was called with.
+func (c *call) given(kwargs wire.Map) wire.Map {
+	return wire.Map{{Key: "args", Value: append([]any{}, c.more...)}, {Key: "kwargs", Value: orEmpty(kwargs)}}
+}
+
+// fib is a Fibonacci number and the seconds that it took.
+func fib(_ context.Context, c *call) (any, error) {
+	began := time.Now()
+	n, err := c.whole("num")
+	switch {
+	case err != nil:
+		return nil, err
+	case n < 0:
+		return nil, errors.New("Negative number is not allowed!")
+	case n > maxFib:
+		return nil, fmt.Errorf("num %d: at most %d", n, maxFib)
+	}
+	before, at := uint64(0), uint64(1)
+	if n == 0 {
+		at = 0
+	}
+	for i := int64(1); i < n; i++ {
+		before, at = at, before+at
+	}
+	return []any{at, time.Since(began).Seconds()}, nil
+}
+
+// collatz is the way from a number to 1, of halves and of one more than threefold, and the seconds that it took. Halves are no whole numbers
+// to Python.
+func collatz(_ context.Context, c *call) (any, error) {
+	began := time.Now()
+	start, err := c.whole("start")
+	if err != nil {
+		return nil, err
+	}
+	if start < 1 || start > maxCollatz {
+		return nil, fmt.Errorf("start %d: from 1 to %d", start, int64(maxCollatz))
+	}
+	steps := []any{}
+	halved := false
+	for at := start; at != 1; {
+		if len(steps) == maxSteps || at > maxCollatz<<2 {
+			return nil, fmt.Errorf("from %d the way is too long", start)
+		}
+		var step any = at
+		if halved {
+			step = float64(at)
+		}
+		steps = append(steps, step)
+		if at%2 == 0 {
+			at, halved = at/2, true
+		} else {
+			at = at*3 + 1
+		}
+	}
+	return []any{steps, time.Since(began).Seconds()}, nil
+}
+
+// randomHash is the hash of a random number up to size.
+func randomHash(_ context.Context, c *call) (any, error) {
+	size, ok := c.any("size").(int64)
+	if !ok || size < 0 {
+		return nil, fmt.Errorf("size must be a whole number from 0, not %s", pytext.Repr(c.any("size")))
+	}
+	kind := c.text("hash_type")
+	if !c.is("hash_type") {
+		kind = c.who.Opts.String("hash_type")
+	}
+	n, err := rand.Int(rand.Reader, new(big.Int).Add(big.NewInt(size), big.NewInt(1)))
+	if err != nil {
+		return nil, err
+	}
+	return digest(kind, []byte(n.String()))
+}
+
+// try calls a function, and is nil if that fails.
+func try(ctx context.Context, c *call) (any, error) {
+	if n := len(c.more); n > 0 {
+		return nil, fmt.Errorf("try_() takes from 1 to 2 positional arguments but %d were given", n+2)
+	}
+	v, err := c.Call(ctx, c.who, c.text("module"), nil, c.kwargs)
+	switch {
+	case err == nil:
+		return v, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case c.is("return_try_exception"):
+		return nil, fmt.Errorf("return_try_exception is not built in, an exception is no data: %w", err)
+	}
+	return nil, nil
+}
