@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"clustermaster/internal/pytext"
 	"clustermaster/wire"
@@ -66,6 +67,7 @@ func cpFunctions() []function {
 			sum, err := digest(c.deps.HashType, data)
 			return wire.Map{{Key: "hash_type", Value: c.deps.HashType}, {Key: "hsum", Value: sum}}, err
 		})},
+		{name: "cp.stat_file", params: []param{need("path"), opt("saltenv", nil), opt("octal", true)}, run: statFile},
 		lists("cp.list_master", Files.List), lists("cp.list_master_dirs", Files.Dirs),
 		{name: "cp.list_states", params: []param{opt("saltenv", nil)}, run: func(_ context.Context, c *call) (any, error) {
 			var names []string
@@ -88,6 +90,35 @@ func cpFunctions() []function {
 			return texts(c.deps.Files.Envs()), nil
 		}},
 	}
+}
+
+// statFile is the mode of a file of file_roots or of the master, with its type: four octal digits, or with octal other than true the number.
+func statFile(_ context.Context, c *call) (any, error) {
+	p, ok := c.any("path").(string)
+	if !ok {
+		return nil, fmt.Errorf("path must be text, not %s", pytext.Repr(c.any("path")))
+	}
+	if !strings.HasPrefix(p, "salt://") && !filepath.IsAbs(p) {
+		return nil, nil
+	}
+	var st syscall.Stat_t
+	if filepath.IsAbs(p) {
+		if err := syscall.Stat(p, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFREG {
+			return nil, nil //nolint:nilerr // Salt's answer
+		}
+	} else {
+		abs, _, found, err := c.find(p, c.env())
+		if err != nil || !found {
+			return nil, err
+		}
+		if err := syscall.Stat(abs, &st); err != nil {
+			return nil, err
+		}
+	}
+	if c.any("octal") == true {
+		return fmt.Sprintf("%04o", st.Mode&0o7777), nil
+	}
+	return int64(st.Mode), nil
 }
 
 // env is the environment of a call: its argument, the minion's, or base.

@@ -73,7 +73,7 @@ func New(deps Deps) *Modules {
 		grainsFunctions(), pillarFunctions(), configFunctions(), dataFunctions(), commandFunctions(), fileFunctions(), networkFunctions(),
 		matchFunctions(), cpFunctions(), hashFunctions(), randomFunctions(), environFunctions(), testFunctions(), masterFunctions(),
 		httpFunctions(), datastoreFunctions(), dnsFunctions(), statusFunctions(), bannerFunctions(), accountFunctions(), inodeFunctions(), searchFunctions(),
-		jinjaFunctions(), sysFunctions(), programFunctions(),
+		jinjaFunctions(), sysFunctions(), programFunctions(), placeFunctions(), subnetFunctions(),
 	} {
 		for _, f := range family {
 			if _, twice := m.byName[f.name]; twice {

@@ -67,18 +67,6 @@ func networkFunctions() []function {
 			return "", nil
 		}},
 		{name: "network.interfaces", run: func(context.Context, *call) (any, error) { return interfaces() }},
-		{name: "network.subnets", params: []param{opt("interfaces", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			var out []string
-			for _, i := range named(c.list("interfaces")) {
-				for _, a := range interfaceAddrs(i) {
-					if a.Addr().Is4() && !a.Addr().IsLoopback() {
-						out = append(out, a.Masked().String())
-					}
-				}
-			}
-			slices.Sort(out)
-			return texts(slices.Compact(out)), nil
-		}},
 		{name: "network.hw_addr", params: []param{need("iface")}, run: hardware},
 		{name: "network.hwaddr", params: []param{need("iface")}, run: hardware},
 		{name: "network.get_hostname", run: func(context.Context, *call) (any, error) { return os.Hostname() }},
@@ -172,11 +160,7 @@ func interfaceAddrs(name string) []netip.Prefix {
 // addrs lists addresses of the master, sorted.
 func (c *call) addrs(six bool) (any, error) {
 	var list []netip.Addr
-	var names []any
-	if c.any("interface") != nil {
-		names = c.list("interface")
-	}
-	for _, i := range named(names) {
+	for _, i := range namedLike(c.any("interface")) {
 		for _, p := range interfaceAddrs(i) {
 			if a := p.Addr(); a.Is6() == six && (c.is("include_loopback") || !a.IsLoopback()) {
 				list = append(list, a)

@@ -23,7 +23,8 @@ func fillTree(t *testing.T, dir string) {
 		"tree/a": "12345", "tree/b.conf": "key = value\n", "tree/.hidden": "key = hidden\n", "tree/sub/c.conf": "key = c\nother\n", "long": strings.Repeat("x", globPart-1) + "\nend",
 		"root/etc/passwd": "root:x:0:0:Root,Room 1,2,3,4,5:/root:/bin/sh\nme:x:1000:1000::/home/me:/bin/zsh\n", "root/etc/group": "root:x:0:\nshort\nme:x:1000:me,you\n",
 		"pillar/a.sls": "", "more/sub/b.sls": "", "dev/c.sls": "",
-		"bad/etc/passwd": "root:x:zero:0::/:/\n", "bad/etc/group": "root:x:zero:\n",
+		"bin/timedatectl": "#!/bin/sh\nprintf '      Local time: Sun 2026-11-22 05:00:00 UTC\\n       Time zone: Europe/Berlin (CET, +0100)\\n'\n",
+		"bad/etc/passwd":  "root:x:zero:0::/:/\n", "bad/etc/group": "root:x:zero:\n",
 	}
 	for name, content := range files {
 		p := filepath.Join(dir, name)
@@ -32,7 +33,7 @@ func fillTree(t *testing.T, dir string) {
 		}
 	}
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := errors.Join(os.Link(at("tree/a"), at("tree/sub/again")), os.Symlink("sub", at("tree/to-sub")), os.Symlink("nowhere", at("tree/to-nothing")), os.Symlink("b.conf", at("tree/to-b")), syscall.Mkfifo(at("pipe"), 0o600)); err != nil {
+	if err := errors.Join(os.Chmod(at("bin/timedatectl"), 0o755), os.Chmod(at("tree/b.conf"), 0o4755), os.Link(at("tree/a"), at("tree/sub/again")), os.Symlink("sub", at("tree/to-sub")), os.Symlink("nowhere", at("tree/to-nothing")), os.Symlink("b.conf", at("tree/to-b")), syscall.Mkfifo(at("pipe"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -183,7 +183,6 @@ func plain(v any) any {
 
 // TestCallsAreSalts asks Salt's functions and ours the same.
 func TestCallsAreSalts(t *testing.T) {
-	t.Parallel()
 	venvs := os.Getenv("CLUSTERMASTER_SALT_VENVS")
 	if venvs == "" {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
@@ -199,8 +198,9 @@ func TestCallsAreSalts(t *testing.T) {
 		return v
 	}
 	fillTree(t, dir)
+	t.Setenv("PATH", dir+"/bin:"+os.Getenv("PATH"))
 	var calls []any
-	list := slices.Concat(steps(), fileSteps(), plainSteps())
+	list := slices.Concat(steps(), fileSteps(), plainSteps(), placeSteps())
 	for i, s := range list {
 		for j, a := range s.args {
 			list[i].args[j] = fill(a)
@@ -224,7 +224,7 @@ func TestCallsAreSalts(t *testing.T) {
 	if err := json.Unmarshal(said, &answers); err != nil || len(answers) != len(list) {
 		t.Fatalf("%d answers of %d: %v", len(answers), len(list), err)
 	}
-	modules := New(Deps{Version: "3008.3", Datastore: &memory{}, Render: func(_ context.Context, _ Minion, _, text, _ string, _ wire.Map) (any, error) {
+	modules := New(Deps{Version: "3008.3", Files: folders{"base": dir + "/tree", "dev": dir + "/dev"}, Datastore: &memory{}, Render: func(_ context.Context, _ Minion, _, text, _ string, _ wire.Map) (any, error) {
 		v, err := yaml11.Load([]byte(text))
 		return yaml11.ToWire(v), err
 	}})

@@ -31,6 +31,7 @@ opts = salt.config.minion_config(None)
 opts.update(cachedir=sys.argv[1], file_client="local", grains=GRAINS, pillar={"master": {"own.b": 2}}, id="web1")
 opts["own.a"] = 1
 opts["pillar_roots"] = {"base": [sys.argv[1] + "/pillar", sys.argv[1] + "/more"], "dev": [sys.argv[1] + "/dev"]}
+opts["file_roots"] = {"base": [sys.argv[1] + "/tree"], "dev": [sys.argv[1] + "/dev"]}
 functions = salt.loader.minion_mods(opts, utils=salt.loader.utils(opts))
 answers = []
 for fun, args, kwargs in json.load(sys.stdin):
