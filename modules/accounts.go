@@ -25,14 +25,14 @@ type account struct {
 	gecos, home, run string
 }
 
-// circle is a line of /etc/group.
-type circle struct {
+// accountGroup is a line of /etc/group.
+type accountGroup struct {
 	name, password string
 	gid            int64
 	members        []string
 }
 
-func (g circle) info() wire.Map {
+func (g accountGroup) info() wire.Map {
 	return wire.Map{{Key: "name", Value: g.name}, {Key: "passwd", Value: g.password}, {Key: "gid", Value: g.gid}, {Key: "members", Value: texts(g.members)}}
 }
 
@@ -90,7 +90,7 @@ func accountFunctions() []function {
 				return nil, err
 			}
 			all, err := c.groups()
-			if i := slices.IndexFunc(all, func(g circle) bool { return g.name == name }); i >= 0 {
+			if i := slices.IndexFunc(all, func(g accountGroup) bool { return g.name == name }); i >= 0 {
 				return all[i].info(), err
 			}
 			return wire.Map{}, err
@@ -142,7 +142,7 @@ func accountFunctions() []function {
 				return v, err
 			}
 			all, err := readGroups()
-			if i := slices.IndexFunc(all, func(g circle) bool { return g.gid == v }); i >= 0 {
+			if i := slices.IndexFunc(all, func(g accountGroup) bool { return g.gid == v }); i >= 0 {
 				return all[i].name, err
 			}
 			return v, err
@@ -163,7 +163,7 @@ func (c *call) gid(param string) (any, error) {
 		return nil, err
 	}
 	all, err := readGroups()
-	if i := slices.IndexFunc(all, func(g circle) bool { return g.name == name }); i >= 0 {
+	if i := slices.IndexFunc(all, func(g accountGroup) bool { return g.name == name }); i >= 0 {
 		return all[i].gid, err
 	}
 	return "", err
@@ -204,11 +204,11 @@ func (c *call) accounts() ([]account, error) {
 }
 
 // groups are the groups of a call, as accounts.
-func (c *call) groups() ([]circle, error) {
+func (c *call) groups() ([]accountGroup, error) {
 	if c.any("root") == nil {
 		return readGroups()
 	}
-	var out []circle
+	var out []accountGroup
 	err := c.below("etc/group", func(line string) error {
 		if strings.Count(line, ":") < 3 {
 			return nil
@@ -247,7 +247,7 @@ func (c *call) below(name string, each func(line string) error) error {
 // readAccounts reads the machine's users. Lines that are none are passed over, as the C library does.
 func readAccounts() ([]account, error) { return readLines("/etc/passwd", parseAccount) }
 
-func readGroups() ([]circle, error) { return readLines("/etc/group", parseGroup) }
+func readGroups() ([]accountGroup, error) { return readLines("/etc/group", parseGroup) }
 
 func readLines[T any](path string, parse func(string) (T, bool)) ([]T, error) {
 	b, err := smallfile.Read(path, maxAccounts)
@@ -276,13 +276,13 @@ func parseAccount(line string) (account, bool) {
 	return account{name: f[0], password: f[1], uid: int64(uid), gid: int64(gid), gecos: f[4], home: f[5], run: f[6]}, ok && too
 }
 
-func parseGroup(line string) (circle, bool) {
+func parseGroup(line string) (accountGroup, bool) {
 	f := strings.Split(line, ":")
 	if len(f) != 4 {
-		return circle{}, false
+		return accountGroup{}, false
 	}
 	gid, ok := pytext.ParseInt(f[2])
-	g := circle{name: f[0], password: f[1], gid: int64(gid)}
+	g := accountGroup{name: f[0], password: f[1], gid: int64(gid)}
 	if f[3] != "" {
 		g.members = strings.Split(f[3], ",")
 	}
