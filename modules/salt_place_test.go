@@ -28,7 +28,7 @@ func (f folders) Open(env, path string) (string, []byte, bool, error) {
 // placeSteps ask where the master is: its networks, its time zone, its files.
 func placeSteps() []step {
 	list := []step{
-		do("network.subnets"), do("network.subnets", "lo"), do("network.subnets", []any{"lo", "eth0"}), do("network.subnets6"), do("network.subnets6", "x"), do("network.fqdns"),
+		do("network.subnets"), do("network.subnets", "lo"), do("network.subnets", []any{"lo", "eth0"}), do("network.subnets6"), do("network.subnets6", "x"),
 		do("network.default_route"), do("network.default_route", "inet"), do("network.default_route", "inet6"), do("network.default_route", "ipx").refused(), do("network.default_route").with("family", ""),
 		do("timezone.get_zone"), do("timezone.get_offset"), do("timezone.get_zonecode"), do("timezone.get_zone", "x"),
 		do("network.ip_networks6").with("verbose", true, "interface", "lo", "include_loopback", true), do("network.ip_networks", "lo", true, true), do("network.ip_networks", nil, true, true),
