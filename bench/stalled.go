@@ -52,7 +52,7 @@ func (b *bencher) stalled(ctx context.Context, s stalledPlan, program, dir strin
 func (b *bencher) stalledColumn(ctx context.Context, s stalledPlan, ails ailment, program, dir string, c *Column) error {
 	b.progress.show("start a master")
 	p := clustermaster(program)
-	p.options = fmt.Sprintf("pub_hwm: %d\npublish_retry: false\n", s.queue) // the master has just started, and nobody returns
+	p.options = fmt.Sprintf("pub_hwm: %d\n", s.queue)
 	o, err := startGroup(ctx, p, dir, 1, "")
 	if err != nil {
 		return err

@@ -463,6 +463,9 @@ func (r *rooms) serveMinions(ctx context.Context) error {
 		return err
 	}
 	r.log.Info("minion ports open", "publish", pub.Addr(), "request", req.Addr(), "took", time.Since(r.began).Round(time.Millisecond))
+	if len(r.keys.AcceptedIDs()) > 0 {
+		r.pub.ExpectBack()
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.pub.Serve(ctx, pub) })
 	g.Go(func() error { return r.req.Serve(ctx, req) })

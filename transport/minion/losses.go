@@ -29,8 +29,8 @@ func (l *losses) left(now time.Time, remaining int) bool {
 	return n >= 2 && 2*n >= remaining+n && l.note(now)
 }
 
-// began notes that the port was opened: whoever was subscribed before is on the way back.
-func (l *losses) began(now time.Time) {
+// elsewhere notes a loss that was not seen here.
+func (l *losses) elsewhere(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(now)

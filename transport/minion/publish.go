@@ -62,7 +62,6 @@ func (p *PubServer) Serve(ctx context.Context, ln net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	expiry.Go(func() { p.expire(ctx) })
-	p.losses.began(time.Now())
 	return p.serve(ctx, ln)
 }
 
@@ -132,9 +131,13 @@ func (p *PubServer) Subscribers() int {
 }
 
 // Losses returns the times within the last 30 s at which at least half of the
-// subscribers, and at least two, had gone within 2 s, and those at which Serve
-// began: the subscribers of before come back after it. Stopping is no loss.
+// subscribers, and at least two, had gone within 2 s, and those of ExpectBack.
+// Stopping is no loss.
 func (p *PubServer) Losses() []time.Time { return p.losses.times(time.Now()) }
+
+// ExpectBack notes that subscribers of a process before this one are on their way
+// back, which counts as a loss.
+func (p *PubServer) ExpectBack() { p.losses.elsewhere(time.Now()) }
 
 // release drops held publications; the caller holds mu.
 func (p *PubServer) release(drop func(heldEdition) bool) {

@@ -375,10 +375,14 @@ func TestLosses(t *testing.T) {
 	eventually(t, "subscribed", subscribers(p, 5))
 	peers[0].Close()
 	eventually(t, "one gone", subscribers(p, 4))
-	if n := len(p.Losses()); n != 1 {
-		t.Errorf("%d losses after the start and one of five", n)
+	if n := len(p.Losses()); n != 0 {
+		t.Errorf("%d losses after one of five", n)
 	}
-	p.losses.mu.Lock() // the start was longer ago than a loss lasts
+	p.ExpectBack()
+	if n := len(p.Losses()); n != 1 {
+		t.Errorf("%d losses when others are expected back", n)
+	}
+	p.losses.mu.Lock() // that was longer ago than a loss lasts
 	p.losses.record[0] = p.losses.record[0].Add(-lossWindow)
 	p.losses.mu.Unlock()
 	for _, c := range peers[1:] {
