@@ -116,7 +116,7 @@ func statFile(_ context.Context, c *call) (any, error) {
 		}
 	}
 	if c.any("octal") == true {
-		return fmt.Sprintf("%04o", st.Mode&0o7777), nil
+		return permissions(st.Mode), nil
 	}
 	return int64(st.Mode), nil
 }

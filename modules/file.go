@@ -139,7 +139,7 @@ func fileFunctions() []function {
 			return err == nil && bytes.Contains(b, raw(c.any("text"))), nil
 		}},
 		{name: "file.stats", params: []param{need("path"), opt("hash_type", nil), opt("follow_symlinks", true)}, run: stats},
-		ofOwner("file.get_mode", func(st *syscall.Stat_t) any { return fmt.Sprintf("%04o", st.Mode&0o7777) }),
+		ofOwner("file.get_mode", func(st *syscall.Stat_t) any { return permissions(st.Mode) }),
 		ofOwner("file.get_uid", func(st *syscall.Stat_t) any { return int64(st.Uid) }),
 		ofOwner("file.get_gid", func(st *syscall.Stat_t) any { return int64(st.Gid) }),
 		ofOwner("file.get_user", func(st *syscall.Stat_t) any { return userName(st.Uid) }),
@@ -213,7 +213,7 @@ func stats(ctx context.Context, c *call) (any, error) {
 	out := wire.Map{
 		{Key: "inode", Value: int64(st.Ino)}, {Key: "uid", Value: int64(st.Uid)}, {Key: "gid", Value: int64(st.Gid)}, {Key: "group", Value: groupName(st.Gid)}, {Key: "user", Value: userName(st.Uid)},
 		{Key: "atime", Value: seconds(st.Atim)}, {Key: "mtime", Value: seconds(st.Mtim)}, {Key: "ctime", Value: seconds(st.Ctim)},
-		{Key: "size", Value: st.Size}, {Key: "mode", Value: fmt.Sprintf("%04o", st.Mode&0o7777)},
+		{Key: "size", Value: st.Size}, {Key: "mode", Value: permissions(st.Mode)},
 	}
 	if c.is("hash_type") {
 		c.named["form"] = c.any("hash_type")
@@ -225,6 +225,9 @@ func stats(ctx context.Context, c *call) (any, error) {
 	}
 	return append(out, wire.Pair{Key: "type", Value: kind[st.Mode&syscall.S_IFMT]}, wire.Pair{Key: "target", Value: p}), nil
 }
+
+// permissions are four octal digits of a mode.
+func permissions(mode uint32) string { return fmt.Sprintf("%04o", mode&0o7777) }
 
 func seconds(t syscall.Timespec) float64 { return float64(t.Sec) + float64(1e-9*float64(t.Nsec)) }
 

@@ -128,14 +128,11 @@ func seekRead(_ context.Context, c *call) (any, error) {
 	if size < 0 || offset < 0 || size > maxFile {
 		return nil, fmt.Errorf("size %d and offset %d must be at least 0, size at most %d", size, offset, maxFile)
 	}
-	f, err := os.OpenFile(expand(c.text("path")), smallfile.Flags, 0)
+	f, err := smallfile.Open(expand(c.text("path")))
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read %s: not a regular file", f.Name())
-	}
 	b, err := io.ReadAll(io.NewSectionReader(f, offset, size))
 	return b, err
 }

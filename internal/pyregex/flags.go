@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/dlclark/regexp2"
 )
@@ -117,23 +116,17 @@ func finder(expr string, flags Flags) (func(string) (bool, error), error) {
 			options |= option
 		}
 	}
-	re, err := regexp2.Compile(dialect(expr), options)
+	try, err := patient(dialect(expr), options)
 	if err != nil {
 		return nil, fmt.Errorf("compile %q: %w", expr, err)
 	}
-	re.MatchTimeout = regexTimeout
-	var spent time.Duration
 	return func(s string) (bool, error) {
-		if spent > regexBudget {
-			return false, fmt.Errorf("searching for %q takes longer than %s", expr, regexBudget)
-		}
 		if len(s) > maxBacktracked {
 			return false, fmt.Errorf("searching for %q in more than %d bytes is not built in", expr, maxBacktracked)
 		}
-		began := time.Now()
-		found, err := re.MatchString(s)
-		if took := time.Since(began); took > takesLong {
-			spent += took
+		found, err := try(s)
+		if errors.Is(err, errSpent) {
+			return false, fmt.Errorf("searching for %q takes longer than %s", expr, regexBudget)
 		}
 		if err != nil {
 			return false, fmt.Errorf("search for %q: %w", expr, err)

@@ -10,6 +10,7 @@
 package pyregex
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 	"time"
@@ -58,23 +59,37 @@ func compile(before, expr, after string) (test func(string) bool, ok bool) {
 
 // backtrack compiles with regexp2, which can do all that Python can.
 func backtrack(before, expr, after string) (test func(string) bool, ok bool) {
-	re, err := regexp2.Compile(before+dialect(expr)+after, regexp2.None)
+	try, err := patient(before+dialect(expr)+after, regexp2.None)
 	if err != nil {
 		return nil, false
 	}
+	return func(s string) bool {
+		found, err := try(s)
+		return err == nil && found
+	}, true
+}
+
+var errSpent = errors.New("its time is spent")
+
+// patient matches with regexp2 as long as the bounds of time let it; that it gave up is an error.
+func patient(expr string, options regexp2.RegexOptions) (func(string) (bool, error), error) {
+	re, err := regexp2.Compile(expr, options)
+	if err != nil {
+		return nil, err
+	}
 	re.MatchTimeout = regexTimeout
 	var spent time.Duration
-	return func(s string) bool {
+	return func(s string) (bool, error) {
 		if spent > regexBudget {
-			return false
+			return false, errSpent
 		}
 		began := time.Now()
 		found, err := re.MatchString(s)
 		if took := time.Since(began); took > takesLong {
 			spent += took
 		}
-		return err == nil && found
-	}, true
+		return found, err
+	}, nil
 }
 
 // dialect writes a Python expression in the dialect of regexp2 (.NET): (?P<n>..) and (?P=n) as (?<n>..) and \k<n>, and

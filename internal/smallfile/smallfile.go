@@ -12,12 +12,25 @@ import (
 
 // Read reads a regular file of at most limit bytes. Links are followed; a pipe or device is an error and is not waited for.
 func Read(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, Flags, 0)
+	f, err := Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return Of(f, limit)
+	return bounded(f, limit)
+}
+
+// Open opens a regular file; what else lies at the path is an error, as for Read.
+func Open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, Flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := regular(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // Flags open a file for Of without waiting for whoever writes to a pipe.
@@ -25,13 +38,21 @@ const Flags = os.O_RDONLY | syscall.O_NONBLOCK
 
 // Of is Read of a file that was opened with Flags.
 func Of(f *os.File, limit int64) ([]byte, error) {
-	info, err := f.Stat()
-	if err != nil {
+	if err := regular(f); err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read %s: not a regular file", f.Name())
+	return bounded(f, limit)
+}
+
+func regular(f *os.File) error {
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("read %s: not a regular file", f.Name())
 	}
+	return err
+}
+
+func bounded(f *os.File, limit int64) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(f, limit+1)) // it may grow meanwhile
 	if err == nil && int64(len(b)) > limit {
 		err = fmt.Errorf("read %s: more than %d bytes", f.Name(), limit)
