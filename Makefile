@@ -7,14 +7,19 @@
 #   make salt-answers  asks Salt anew for the answers that tests of commands and of the channel compare with
 #   make bench      figures of our own masters; writes docs/benchmarks.md and docs/growth.md
 #   make bench-compare  Salt's own master and ours in turns; writes docs/performance.md
-#   make lint       go vet and staticcheck
+#   make packages  deb and rpm packages for amd64 and arm64, in dist/
+#   make test-packages  tries them in a Debian root of their own
+#   make fuzz       every fuzz target for a minute, or FUZZTIME; FUZZ_PACKAGES=./wire those of some packages
+#   make lint       go vet, staticcheck and govulncheck
 #   make generate   gRPC code from the .proto files (needs protobuf-compiler)
 #   make venvs      Salt's releases for tests and demo, in .build/venvs
 
 SHELL := /bin/bash
 GO ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 PROTOC_GEN_GO := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+NFPM := v2.45.0
 PROTOC_GEN_GO_GRPC := google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 
 LINKS := salt-master salt salt-key salt-run salt-cp
@@ -22,12 +27,18 @@ export CLUSTERMASTER_SALT_VENVS ?= $(CURDIR)/.build/venvs
 
 # vet has been run by then, on tests too.
 TEST_FLAGS ?= -p 2 -timeout 30m -vet=off
+# Runs each NAME=COMMAND whatever became of those before, and says at the end what failed and what was left out. With CI=true
+# only reasons in .ci/skips may leave something out.
+REPORT = CGO_ENABLED=0 $(GO) run -trimpath ./internal/testreport -allow .ci/skips
+SUBMAKE = $(MAKE) --no-print-directory
 # What is built and tested as it is shipped is compiled once.
 PLAIN := CGO_ENABLED=0
 # The packages that run real masters and minions, those that take longest first.
 PROCESSES := e2e commands conformance faults
+# Measures the wall clock, so nothing runs beside it.
+SERIAL := failover
 
-.PHONY: build demo test test-long test-only unit processes salt-answers bench bench-compare lint vet staticcheck generate venvs install-tests clean
+.PHONY: build packages test-packages demo test test-long test-only unit failover processes salt-answers bench bench-compare fuzz lint vet staticcheck govulncheck generate venvs install-tests clean
 
 build:
 	@mkdir -p bin
@@ -35,55 +46,76 @@ build:
 	@for name in $(LINKS); do ln -sfn clustermaster bin/$$name; done
 
 demo: build
-	@scripts/demo.sh
+	@tools/scripts/demo.sh
 
 # What a fresh Debian box lacks is installed first; what can't be is said, and
 # the tests that need it say so when they are left out.
-test: install-tests
-	@$(MAKE) --no-print-directory vet staticcheck test-only
+test:
+	@$(REPORT) 'needs=tools/scripts/install-test-needs.sh' 'vet=$(SUBMAKE) vet' 'staticcheck=$(SUBMAKE) staticcheck' $(UNIT) $(ALONE) $(BLACK_BOX)
 
 install-tests:
-	@scripts/install-test-needs.sh
+	@tools/scripts/install-test-needs.sh
 
-test-only: unit processes
+test-only:
+	@$(REPORT) $(UNIT) $(ALONE) $(BLACK_BOX)
 
 # Once, under the race detector; that needs a C compiler.
+UNIT = 'unit=PROCESSES="$(PROCESSES) $(SERIAL)" tools/scripts/unit.sh -json $(TEST_FLAGS)'
 unit:
-	@PROCESSES="$(PROCESSES)" scripts/unit.sh $(TEST_FLAGS)
+	@$(REPORT) $(UNIT)
 
 # The race detector would see only the test's own side of these.
-processes: build
-	$(PLAIN) $(GO) test -trimpath $(TEST_FLAGS) $(addprefix ./,$(PROCESSES))
+BLACK_BOX = 'processes=$(SUBMAKE) build && $(PLAIN) $(GO) test -json -trimpath $(TEST_FLAGS) $(addprefix ./test/,$(PROCESSES))'
+processes:
+	@$(REPORT) $(BLACK_BOX)
 
-test-long: install-tests build
-	@scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)" 3006.0 3006.9 3007.1 || true
-	CLUSTERMASTER_LONG=1 $(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./...
+ALONE = 'failover=$(PLAIN) $(GO) test -json -trimpath $(TEST_FLAGS) $(addprefix ./test/,$(SERIAL))'
+failover:
+	@$(REPORT) $(ALONE)
+
+test-long:
+	@$(REPORT) 'needs=tools/scripts/install-test-needs.sh; tools/scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)" 3006.0 3006.9 3007.1 || true' \
+		'long=$(SUBMAKE) build && CLUSTERMASTER_LONG=1 $(PLAIN) $(GO) test -json -trimpath -p 1 -timeout 60m ./...'
 
 salt-answers: install-tests build
-	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./commands -run 'TestCommands|TestReactions' -update
-	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./conformance -run 'TestMasterData|TestClearOrders$$|TestOrdersReachMinions' -update
+	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/commands -run 'TestCommands|TestReactions' -update
+	$(PLAIN) $(GO) test -trimpath -p 1 -timeout 60m ./test/conformance -run 'TestMasterData|TestClearOrders$$|TestOrdersReachMinions' -update
 
 # About 20 minutes; BENCH_FLAGS such as "--self --quick" make it what they say, and nothing is written.
 bench: build
-	@scripts/bench.sh $(BENCH_FLAGS)
+	@tools/scripts/bench.sh $(BENCH_FLAGS)
 
 # About 15 minutes; BENCH_FLAGS such as --rounds 1 --seconds 1 make it shorter.
 bench-compare: install-tests build
 	bin/clustermaster bench --compare "$(CLUSTERMASTER_SALT_VENVS)/salt-3008.3" --docs docs $(BENCH_FLAGS)
 
-lint: vet staticcheck
+lint: vet staticcheck govulncheck
 
 vet:
 	$(PLAIN) $(GO) vet -trimpath ./...
 
 staticcheck:
-	@scripts/staticcheck.sh $(STATICCHECK)
+	@tools/scripts/staticcheck.sh $(STATICCHECK)
+
+govulncheck:
+	@tools/scripts/govulncheck.sh $(GOVULNCHECK)
+
+FUZZTIME ?= 60s
+fuzz:
+	@tools/scripts/fuzz.sh $(FUZZTIME) $(FUZZ_PACKAGES)
+
+# Installs, upgrades, removes and purges them in a Debian root of its own; needs root.
+test-packages: packages
+	@tools/packaging/try.sh
+
+packages:
+	@tools/packaging/build.sh $(NFPM)
 
 generate:
-	@scripts/generate.sh $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
+	@tools/scripts/generate.sh $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
 
 venvs:
-	@scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)"
+	@tools/scripts/venvs.sh "$(CLUSTERMASTER_SALT_VENVS)"
 
 clean:
 	rm -rf bin

@@ -2,7 +2,6 @@ package clustermaster_test
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -23,18 +22,12 @@ func TestGapsAreShownClosed(t *testing.T) {
 	}
 	for _, n := range named {
 		var source strings.Builder
-		for _, form := range []string{n[1], filepath.Join("*", n[1])} {
-			files, err := filepath.Glob(filepath.Join(form, "*_test.go"))
+		for _, f := range testsOf(t, n[1]) {
+			b, err := os.ReadFile(f)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, f := range files {
-				b, err := os.ReadFile(f)
-				if err != nil {
-					t.Fatal(err)
-				}
-				source.Write(b)
-			}
+			source.Write(b)
 		}
 		if !strings.Contains(source.String(), "func "+n[2]+"(") || n[3] != "" && !strings.Contains(source.String(), `{"`+n[3]+`", `) {
 			t.Errorf("%s: there is no such test", n[0])

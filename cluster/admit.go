@@ -11,6 +11,8 @@ import (
 
 	"clustermaster/cluster/clusterpb"
 	"clustermaster/cluster/fsm"
+	"clustermaster/cluster/level"
+	"clustermaster/internal/origin"
 	"clustermaster/transport/peer"
 	"clustermaster/wire"
 )
@@ -25,9 +27,9 @@ var (
 	_ peer.ClusterSigner = (*Node)(nil)
 )
 
-// JoinKey implements peer.Secrets: the cluster's K, before founding that of the own config.
+// JoinKey implements peer.Secrets: the cluster's K, before there is one that of the own config.
 func (n *Node) JoinKey() ([]byte, bool) {
-	if c, ok := n.state.Cluster(); ok {
+	if c, ok := n.state.Cluster(); ok && !n.standsAlone() {
 		return c.JoinKey, len(c.JoinKey) > 0
 	}
 	return n.cfg.JoinKey, len(n.cfg.JoinKey) > 0
@@ -57,15 +59,19 @@ func (n *Node) SignJoin(msg []byte) (string, []byte, error) {
 // not the leader asks the leader.
 func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) ([]byte, error) {
 	var r clusterpb.JoinRequest
-	if err := proto.Unmarshal(request, &r); err != nil {
+	if err := unmarshalKnown(request, &r); err != nil {
 		return nil, fmt.Errorf("read join request: %w", err)
 	}
+	n.believe(from)
 	reply, err := n.answerJoin(ctx, from, &r)
 	if err != nil {
 		return nil, err
 	}
 	n.m.joins.WithLabelValues(reply.GetKind().String()).Inc()
-	if reply.GetKind() == clusterpb.JoinReply_REFUSED {
+	n.mu.Lock()
+	say := reply.GetKind() == clusterpb.JoinReply_REFUSED && n.refusal.due(from.Addr+reply.GetReason())
+	n.mu.Unlock()
+	if say {
 		n.log.Warn("joiner refused", "peer", from.ID, "addr", from.Addr, "err", reply.GetReason())
 	}
 	b, err := proto.Marshal(reply)
@@ -75,7 +81,7 @@ func (n *Node) HandleJoin(ctx context.Context, from peer.Hello, request []byte) 
 	return b, nil
 }
 
-func (n *Node) answerJoin(ctx context.Context, from peer.Hello, r *clusterpb.JoinRequest) (*clusterpb.JoinReply, error) {
+func (n *Node) answerJoin(ctx context.Context, from peer.Hello, r *clusterpb.JoinRequest) (_ *clusterpb.JoinReply, err error) {
 	n.noteAsker(from.Addr)
 	if !r.GetFound() {
 		n.awaitFounding(ctx)
@@ -83,15 +89,20 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello, r *clusterpb.Joi
 	cluster, founded := n.state.Cluster()
 	switch {
 	case !founded && len(n.pins.known()) == 0 && !n.founding.Load():
-		reply := &clusterpb.JoinReply{Kind: clusterpb.JoinReply_NONE, Set: n.cfg.set()}
-		if r.GetFound() {
-			granted, to, err := n.give(from.Node(), from.Addr)
-			if err != nil {
-				return nil, err
-			}
-			reply.Granted, reply.GrantedTo = granted, to
+		reply := &clusterpb.JoinReply{Kind: clusterpb.JoinReply_NONE, Set: n.cfg.set(), Former: n.former.message()}
+		if !r.GetFound() {
+			return reply, nil
 		}
-		return reply, nil
+		if reply.Granted, err = n.promise(from, r); err == nil {
+			return reply, nil
+		}
+		return nil, err
+	case founded && cluster.UUID != r.GetUuid() && r.GetUuid() != "" && !n.standsAlone():
+		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_REFUSED, Uuid: cluster.UUID,
+			Reason: otherCluster(from.ID, r.GetUuid(), n.cfg.Addr, cluster.UUID)}, nil
+	case n.standsAlone():
+		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(), Uuid: cluster.UUID, Former: n.claim(),
+			Reason: "this master stands alone still; its log says what keeps it from being the first member"}, nil
 	case !founded || r.GetFound():
 		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(), Uuid: cluster.UUID,
 			Reason: "this master is still waiting for the cluster's state itself"}, nil
@@ -102,22 +113,29 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello, r *clusterpb.Joi
 	ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 	defer cancel()
 	var reply *clusterpb.JoinReply
-	err := n.withLeader(ctx, func(leader string) (err error) {
+	err = n.withLeader(ctx, func(leader string) (err error) {
 		if leader == n.self.Node {
-			reply, err = n.admitHere(ctx, joiner, r.GetUuid())
+			reply, err = n.admitHere(ctx, joiner, from.Level, r.GetUuid())
 			return err
 		}
 		client, err := n.client(leader)
 		if err != nil {
 			return fmt.Errorf("%w: %w", errElsewhere, err)
 		}
-		reply, err = client.Admit(ctx, &clusterpb.AdmitRequest{Joiner: toPeer(joiner), Uuid: r.GetUuid()})
+		asked := &clusterpb.AdmitRequest{Joiner: toPeer(joiner), Uuid: r.GetUuid()}
+		asked.Joiner.Level = uint32(from.Level)
+		reply, err = client.Admit(ctx, asked)
 		return err
 	})
 	if errors.Is(err, ErrNoQuorum) {
 		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_STATE, Set: n.addresses(), Uuid: cluster.UUID, Reason: err.Error()}, nil
 	}
 	return reply, err
+}
+
+// unmarshalKnown reads a message; a field that this release does not know is an error.
+func unmarshalKnown(b []byte, m proto.Message) error {
+	return errors.Join(proto.Unmarshal(b, m), level.CheckMessage(m))
 }
 
 // noteAsker wakes the founding or joining here when a master asks for the first time: it was not there when this one
@@ -134,6 +152,13 @@ func (n *Node) noteAsker(addr string) {
 	}
 }
 
+// askersKnown counts the masters that asked.
+func (n *Node) askersKnown() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.askers)
+}
+
 // foundingHold is how long a joiner's question may wait for the founding: less than askTimeout.
 const foundingHold = 2 * time.Second
 
@@ -143,7 +168,7 @@ func (n *Node) awaitFounding(ctx context.Context) {
 	defer limit.Stop()
 	for {
 		moved := n.moved.next()
-		if _, founded := n.state.Cluster(); founded || !n.founding.Load() && (len(n.pins.known()) > 0 || !n.wouldFound()) {
+		if _, founded := n.state.Cluster(); founded && !n.standsAlone() || !founded && !n.founding.Load() && (len(n.pins.known()) > 0 || !n.mightFound()) {
 			return
 		}
 		select {
@@ -157,7 +182,7 @@ func (n *Node) awaitFounding(ctx context.Context) {
 }
 
 // admitHere, on the leader, makes a joiner a member and a nonvoter of raft; a repeat only says so again.
-func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, uuid string) (*clusterpb.JoinReply, error) {
+func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int, uuid string) (*clusterpb.JoinReply, error) {
 	if !n.IsLeader() {
 		return nil, errElsewhere
 	}
@@ -169,9 +194,12 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, uuid string) (*
 		return &clusterpb.JoinReply{Kind: clusterpb.JoinReply_REFUSED, Uuid: cluster.UUID, Reason: fmt.Sprintf(format, args...)}, nil
 	}
 	if uuid != "" && uuid != cluster.UUID {
-		return refuse("%s belongs to cluster %s, not to %s: remove its data directory to join this one", joiner.ID, uuid, cluster.UUID)
+		return refuse("%s", otherCluster(joiner.ID, uuid, n.cfg.Addr, cluster.UUID))
 	}
-	put := &fsm.PutMember{Member: joiner, At: time.Now().UTC()}
+	if why := n.tooOld(joiner, supports); why != "" {
+		return refuse("%s", why)
+	}
+	put := &fsm.PutMember{Member: joiner, At: n.utc()}
 	if old, ok := n.state.MemberByID(joiner.ID); ok {
 		switch {
 		case old.Node == joiner.Node:
@@ -181,7 +209,11 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, uuid string) (*
 			put.Replace = old.Node
 		}
 	}
-	entry, err := fsm.Encode(put)
+	audited, err := n.audited(origin.With(ctx, origin.Origin{From: joiner.Addr, Order: "join", Automatic: true}), put)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := fsm.Encode(audited)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +230,7 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, uuid string) (*
 	case fsm.RefusedAddrTaken:
 		return refuse("address %s belongs to another member; see salt-run cluster.members and cluster.remove", joiner.Addr)
 	case fsm.RefusedKeyTaken:
-		return refuse("the node key of %s belongs to another member: a data directory was copied; remove the copy", joiner.ID)
+		return refuse("the node key of %s belongs to another member: a data directory was copied; stop this master, move its data directory to another place, and start it as a new member", joiner.ID)
 	case fsm.RefusedIDTaken:
 		return nil, errElsewhere // it came back in between
 	default:

@@ -3,9 +3,11 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +24,12 @@ func alone(t *testing.T, cfg cluster.Config) (n *cluster.Node, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return n, running(t, n)
+}
+
+// running runs a node until the test ends or stop is called.
+func running(t *testing.T, n *cluster.Node) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(ctx) }()
@@ -37,7 +45,7 @@ func alone(t *testing.T, cfg cluster.Config) (n *cluster.Node, stop func()) {
 		}
 	}
 	t.Cleanup(stop)
-	return n, stop
+	return stop
 }
 
 func serving(t *testing.T, n *cluster.Node) {
@@ -206,7 +214,7 @@ func TestOpenRefuses(t *testing.T) {
 		cfg  cluster.Config
 		want string
 	}{
-		{"another id", cluster.Config{ID: "m2", DataDir: dir}, `belongs to id "m1", not "m2"`},
+		{"another id", cluster.Config{ID: "m2", DataDir: dir}, `is that of the master "m1", not of "m2": give each master a cachedir of its own`},
 		{"no id", cluster.Config{DataDir: dir}, "must be set and hold no slash"},
 		{"a log without identity", cluster.Config{ID: "m1", DataDir: lost}, "has a raft log but no identity.json"},
 		{"an address without a port", cluster.Config{ID: "m1", DataDir: dir, Addr: "127.0.0.1:1", ClusterID: "c", JoinKey: []byte("k")}, "go together"},
@@ -216,5 +224,47 @@ func TestOpenRefuses(t *testing.T) {
 		if _, err := cluster.Open(tt.cfg, nil, nil, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
 		}
+	}
+}
+
+func TestAloneRefusesLargeCommands(t *testing.T) {
+	t.Parallel()
+	n, _ := alone(t, cluster.Config{DataDir: t.TempDir()})
+	serving(t, n)
+	_, _, err := n.Propose(t.Context(), &fsm.OfferKey{ID: "web1", Pub: strings.Repeat("k", 4<<20), At: time.Now()})
+	if _, known := n.State().Key("web1"); !errors.Is(err, cluster.ErrTooLarge) || known {
+		t.Errorf("got %v, key known: %v", err, known)
+	}
+}
+
+// Of masters that begin in one data directory at the same time one has it, and the others change nothing there.
+func TestOneDataDirectoryIsOneMasters(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	nodes, errs := make([]*cluster.Node, 3), make([]error, 3)
+	var wg sync.WaitGroup
+	for i := range nodes {
+		wg.Go(func() {
+			nodes[i], errs[i] = cluster.Open(cluster.Config{ID: fmt.Sprintf("m%d", i), DataDir: dir}, nil, nil, nil)
+		})
+	}
+	wg.Wait()
+	owner := ""
+	for i, n := range nodes {
+		if errs[i] == nil {
+			owner += n.Self().ID
+			if err := n.Close(); err != nil {
+				t.Error(err)
+			}
+		} else if !strings.Contains(errs[i].Error(), "give each master a cachedir of its own") {
+			t.Error(errs[i])
+		}
+	}
+	n, err := cluster.Open(cluster.Config{ID: owner, DataDir: dir}, nil, nil, nil)
+	if err != nil {
+		t.Fatalf("the directory is not %q's: %v", owner, err)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -16,6 +15,7 @@ import (
 
 	"clustermaster/cluster/clusterpb"
 	"clustermaster/cluster/fsm"
+	"clustermaster/cluster/level"
 	"clustermaster/internal/durable"
 	"clustermaster/transport/peer"
 )
@@ -35,9 +35,13 @@ const (
 func (n *Node) become(ctx context.Context) error {
 	pause := firstPause
 	var asked time.Time
+	askers := 0
 	trouble := &complaint{}
 	for {
 		moved := n.moved.next()
+		if err := n.checkClusterID(); err != nil { // the disk alone need not have said that founding was committed
+			return err
+		}
 		_, member := n.state.MemberByNode(n.self.Node)
 		wait := pause
 		switch {
@@ -46,10 +50,20 @@ func (n *Node) become(ctx context.Context) error {
 			if err := n.afterFounding(ctx); err != nil {
 				trouble.say(n, "import at founding not done yet, trying again", err)
 			}
+			if n.standsAlone() && n.IsLeader() {
+				moved = n.newcomer.next()
+				if a := n.askersKnown(); a != askers || time.Since(asked) > longPause {
+					asked, askers = time.Now(), a
+					if err := n.adopt(ctx); err != nil {
+						trouble.say(n, "this master stands alone still, and serves its minions", err)
+					}
+				}
+			}
+			n.sayLeftOut()
 			if err := n.correctRecord(ctx); err != nil {
 				trouble.say(n, "own address not published yet, trying again", err)
 			}
-			if n.port != nil && n.lost() && time.Since(asked) > longPause {
+			if n.port != nil && (n.lost() || n.disowned.Load()) && time.Since(asked) > longPause {
 				asked = time.Now()
 				if err := n.join(ctx, n.addresses()); err != nil {
 					trouble.say(n, "no leader heard, and nobody can name one", err)
@@ -105,12 +119,17 @@ type complaint struct {
 }
 
 func (c *complaint) say(n *Node, msg string, err error) {
-	text := msg + err.Error()
+	if c.due(msg + err.Error()) {
+		n.log.Warn(msg, "err", err)
+	}
+}
+
+func (c *complaint) due(text string) bool {
 	if text == c.text && time.Since(c.at) < sayAgain {
-		return
+		return false
 	}
 	c.text, c.at = text, time.Now()
-	n.log.Warn(msg, "err", err)
+	return true
 }
 
 // lost says that no leader has been known for a while.
@@ -119,26 +138,24 @@ func (n *Node) lost() bool {
 	return since != 0 && time.Since(time.Unix(0, since)) > lostAfter
 }
 
-// addresses lists where other masters may be: the option's and the known members'.
+// addresses lists where other masters may be: the option's first, then the known members'.
 func (n *Node) addresses() []string {
-	addrs := slices.Clone(n.cfg.Peers)
+	addrs := sortedSet(n.cfg.Peers)
+	var known []string
 	for _, m := range n.pins.known() {
-		if m.Node != n.self.Node && m.Addr != "" && m.Addr != n.cfg.Addr {
-			addrs = append(addrs, m.Addr)
+		at, _ := n.pins.AddrOf(m.Node)
+		if m.Node != n.self.Node && at != "" && at != n.cfg.Addr && !slices.Contains(addrs, at) {
+			known = append(known, at)
 		}
 	}
-	return sortedSet(addrs)
+	return append(addrs, sortedSet(known)...)
 }
 
 // foundOrJoin makes one attempt. Done means that this master has decided to found, or was admitted.
 func (n *Node) foundOrJoin(ctx context.Context) (done bool, err error) {
-	if n.wouldFound() {
-		found, err := n.mayFound(ctx, n.cfg.set())
-		if err != nil {
-			return false, err
-		}
-		if found {
-			return true, n.bootstrap()
+	if n.mightFound() {
+		if done, err := n.tryFound(ctx); done || err != nil {
+			return done, err
 		}
 	}
 	if err := n.join(ctx, n.addresses()); err != nil {
@@ -146,9 +163,6 @@ func (n *Node) foundOrJoin(ctx context.Context) (done bool, err error) {
 	}
 	return true, nil
 }
-
-// wouldFound says whether this master is the one that founds the cluster, where there is none yet.
-func (n *Node) wouldFound() bool { return n.port == nil || n.cfg.Found || n.cfg.set()[0] == n.cfg.Addr }
 
 // bootstrap makes this master the only voter of a new group. The marker comes first: a crash in between is taken up
 // by the next start.
@@ -203,7 +217,7 @@ func (n *Node) correctRecord(ctx context.Context) error {
 	if _, ok := n.Leader(); !ok {
 		return nil
 	}
-	r, _, err := n.Propose(ctx, &fsm.PutMember{Member: n.self, At: time.Now().UTC()})
+	r, _, err := n.Propose(ctx, &fsm.PutMember{Member: n.self, At: n.utc()})
 	if err != nil {
 		return err
 	}
@@ -212,7 +226,7 @@ func (n *Node) correctRecord(ctx context.Context) error {
 
 // hello is what this master says of itself on the join channel.
 func (n *Node) hello() peer.Hello {
-	return peer.Hello{ID: n.self.ID, Addr: n.self.Addr, Incarnation: n.self.Incarnation, ClusterID: n.cfg.ClusterID, Version: n.self.Version}
+	return peer.Hello{ID: n.self.ID, Addr: n.self.Addr, Incarnation: n.self.Incarnation, ClusterID: n.cfg.ClusterID, Version: n.self.Version, Level: level.Supported()}
 }
 
 // askPeer puts one question to the master at addr. A member's own K comes first: cluster_secret may have been rotated
@@ -221,31 +235,49 @@ func (n *Node) askPeer(ctx context.Context, addr string, r *clusterpb.JoinReques
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	c, _ := n.state.Cluster()
-	r.Uuid, r.Set = c.UUID, n.cfg.set()
+	r.Uuid, r.Set, r.Former, r.Ordered = c.UUID, n.cfg.set(), n.claim(), n.cfg.Found
 	b, err := proto.Marshal(r)
 	if err != nil {
 		return nil, fsm.Member{}, fmt.Errorf("pack join request: %w", err)
 	}
-	keys := [][]byte{n.cfg.JoinKey}
-	if len(c.JoinKey) > 0 && !slices.Equal(c.JoinKey, n.cfg.JoinKey) {
-		keys = [][]byte{c.JoinKey, n.cfg.JoinKey}
-	}
 	var from peer.Hello
 	var answer []byte
-	for _, k := range keys {
+	for _, k := range n.joinKeys(c.JoinKey) {
 		from, answer, err = n.port.AskJoin(ctx, addr, n.hello(), k, n.cfg.PubFingerprint, b)
 		if !errors.Is(err, peer.ErrRefused) {
 			break
 		}
+		n.staleKey.Store(&k)
 	}
 	if err != nil {
 		return nil, fsm.Member{}, err
 	}
+	n.believe(from)
 	reply := &clusterpb.JoinReply{}
-	if err := proto.Unmarshal(answer, reply); err != nil {
+	if err := unmarshalKnown(answer, reply); err != nil {
 		return nil, fsm.Member{}, fmt.Errorf("read answer of %s: %w", addr, err)
 	}
 	return reply, fsm.Member{Node: from.Node(), ID: from.ID, Addr: from.Addr}, nil
+}
+
+// joinKeys are the keys to prove: the state's and the configuration's where they differ. The one that was refused last
+// comes last, for members allow few wrong attempts: the right one would never get its turn.
+func (n *Node) joinKeys(ofState []byte) [][]byte {
+	if len(ofState) == 0 || slices.Equal(ofState, n.cfg.JoinKey) {
+		return [][]byte{n.cfg.JoinKey}
+	}
+	if stale := n.staleKey.Load(); stale != nil && slices.Equal(*stale, ofState) {
+		return [][]byte{n.cfg.JoinKey, ofState}
+	}
+	return [][]byte{ofState, n.cfg.JoinKey}
+}
+
+// believe takes the address of a master that proved its node key, where it is a member.
+func (n *Node) believe(from peer.Hello) {
+	if n.pins.believe(from.SPKI, from.Addr) {
+		n.log.Info("peer has moved", "peer", from.ID, "addr", from.Addr)
+		n.moved.beat()
+	}
 }
 
 // join asks the given addresses, one after the other, to be admitted; nil once one has.
@@ -255,6 +287,7 @@ func (n *Node) join(ctx context.Context, addrs []string) error {
 	}
 	var errs []error
 	queue, asked := slices.Clone(addrs), map[string]bool{n.cfg.Addr: true}
+	fresh := map[string]*clusterpb.Former{n.cfg.Addr: n.claim()} // by address: those without a cluster
 	for len(queue) > 0 && len(asked) < maxAsked {
 		addr := queue[0]
 		queue = queue[1:]
@@ -268,20 +301,22 @@ func (n *Node) join(ctx context.Context, addrs []string) error {
 			continue
 		}
 		queue = append(queue, reply.GetSet()...)
+		if f := reply.GetFormer(); f != nil {
+			fresh[addr] = f
+		}
 		switch reply.GetKind() {
 		case clusterpb.JoinReply_ADMITTED:
 			return n.learnFrom(addr, reply)
 		case clusterpb.JoinReply_NONE:
 			errs = append(errs, fmt.Errorf("%s: waits for the founder itself", addr))
 		default:
-			if reply.GetRemoved() && n.barred.CompareAndSwap(false, true) {
-				n.log.Error("this master was removed from the cluster and serves no more; to bring it back run salt-run cluster.allow "+
-					"with its id on a member, write the cluster's present cluster_secret into its configuration and restart it", "peer", n.self.ID, "addr", addr)
+			if reply.GetRemoved() {
+				n.noteRemoved(addr)
 			}
 			errs = append(errs, fmt.Errorf("%s: %s", addr, reply.GetReason()))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, conflict(fresh))...)
 }
 
 // maxAsked bounds the masters that one attempt asks: peers may name further ones.
@@ -295,7 +330,7 @@ type learnt struct {
 
 func (n *Node) learnFrom(addr string, reply *clusterpb.JoinReply) error {
 	if c, ok := n.state.Cluster(); ok && c.UUID != reply.GetUuid() {
-		return fmt.Errorf("%s belongs to cluster %s, this master to %s: remove its data directory to join the other", addr, reply.GetUuid(), c.UUID)
+		return errors.New(otherCluster(n.self.ID, c.UUID, addr, reply.GetUuid()))
 	}
 	l := learnt{Index: reply.GetIndex()}
 	for _, p := range reply.GetMembers() {
@@ -309,8 +344,10 @@ func (n *Node) learnFrom(addr string, reply *clusterpb.JoinReply) error {
 	if err := writeJSON(filepath.Join(n.cfg.DataDir, peersFile), l); err != nil {
 		return err
 	}
+	if err := n.forgetRemoved(); err != nil {
+		return err
+	}
 	n.pins.learn(l.Members, l.Index)
-	n.barred.Store(false)
 	n.leaderless.CompareAndSwap(n.leaderless.Load(), time.Now().UnixNano()) // give the leader time to come
 	if _, ok := n.state.MemberByNode(n.self.Node); !ok {
 		n.log.Info("admitted to the cluster, waiting for its state", "addr", addr, "n", len(l.Members))
@@ -325,115 +362,4 @@ func (n *Node) loadLearnt() error {
 		n.pins.learn(l.Members, l.Index)
 	}
 	return err
-}
-
-// grant is this master's promise to be founded by one founder, kept on disk.
-type grant struct {
-	Node string `json:"node"`
-	Addr string `json:"addr"`
-}
-
-// give grants founding to a would-be founder, and says who has the grant. It moves only between incarnations of one
-// address: there the older one is gone with its disk.
-func (n *Node) give(node, addr string) (granted bool, to string, err error) {
-	n.mu.Lock()
-	have := n.grant
-	n.mu.Unlock()
-	if have.Node == node {
-		return true, node, nil
-	}
-	if have.Node != "" && have.Addr != addr {
-		return false, have.Node, nil
-	}
-	next := grant{Node: node, Addr: addr}
-	n.aligning.Lock() // two founders at once: the second sees the grant of the first
-	defer n.aligning.Unlock()
-	n.mu.Lock()
-	raced := n.grant != have
-	n.mu.Unlock()
-	if raced {
-		return false, have.Node, nil
-	}
-	if err := writeJSON(filepath.Join(n.cfg.DataDir, grantFile), next); err != nil {
-		return false, "", err
-	}
-	n.mu.Lock()
-	n.grant = next
-	n.mu.Unlock()
-	return true, node, nil
-}
-
-// mayFound asks everybody, and everybody whom they name, whether they have state. It is true when all say no, name
-// the same set and grant; after JoinTimeout when a majority of the set does; with Config.Found when nobody says yes.
-func (n *Node) mayFound(ctx context.Context, set []string) (bool, error) {
-	if granted, to, err := n.give(n.self.Node, n.self.Addr); err != nil || !granted {
-		return false, errors.Join(err, errIf(err == nil, "this master has promised the founding to %s", to))
-	}
-	answers := n.askAll(ctx, set, &clusterpb.JoinRequest{Found: true})
-	agreed, all := 1, true
-	var doubts []error
-	for addr, a := range answers {
-		switch {
-		case a.err != nil:
-			all = false
-			doubts = append(doubts, a.err)
-		case a.reply.GetKind() != clusterpb.JoinReply_NONE:
-			return false, nil // a cluster exists: join it
-		case !slices.Equal(a.reply.GetSet(), set):
-			all = false
-			doubts = append(doubts, fmt.Errorf("%s has other peers: %v here, %v there: make cluster_peers name the same masters", addr, set, a.reply.GetSet()))
-		case !a.reply.GetGranted():
-			all = false
-			doubts = append(doubts, fmt.Errorf("%s has promised the founding to %s", addr, a.reply.GetGrantedTo()))
-		case slices.Contains(set, addr):
-			agreed++
-		}
-	}
-	majority := len(set)/2 + 1
-	switch {
-	case all, n.cfg.Found:
-		return true, nil
-	case time.Since(n.started) >= n.cfg.JoinTimeout && agreed >= majority:
-		n.log.Warn("founding with a majority: not all of cluster_peers answered", "n", agreed, "err", errors.Join(doubts...))
-		return true, nil
-	}
-	return false, fmt.Errorf("founding waits for all of cluster_peers, or after %v for %d of %d: %w", n.cfg.JoinTimeout, majority, len(set), errors.Join(doubts...))
-}
-
-func errIf(cond bool, format string, args ...any) error {
-	if !cond {
-		return nil
-	}
-	return fmt.Errorf(format, args...)
-}
-
-type answer struct {
-	reply *clusterpb.JoinReply
-	err   error
-}
-
-// askAll asks the set and all whom they name, at the same time, and returns the answers by address.
-func (n *Node) askAll(ctx context.Context, set []string, r *clusterpb.JoinRequest) map[string]answer {
-	answers := make(map[string]answer)
-	next := slices.DeleteFunc(slices.Clone(set), func(a string) bool { return a == n.cfg.Addr })
-	for len(next) > 0 && len(answers) < maxAsked {
-		var mu sync.Mutex // guards answers and named
-		var named []string
-		var wg sync.WaitGroup
-		for _, addr := range next {
-			wg.Go(func() {
-				reply, _, err := n.askPeer(ctx, addr, proto.Clone(r).(*clusterpb.JoinRequest))
-				mu.Lock()
-				defer mu.Unlock()
-				answers[addr] = answer{reply, err}
-				named = append(named, reply.GetSet()...)
-			})
-		}
-		wg.Wait()
-		next = slices.DeleteFunc(sortedSet(named), func(a string) bool {
-			_, asked := answers[a]
-			return asked || a == n.cfg.Addr
-		})
-	}
-	return answers
 }

@@ -244,8 +244,7 @@ func TestWholeClusterRestarts(t *testing.T) {
 
 func TestWrongSecretNeverJoins(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, func(i int, cfg *cluster.Config) {
-		cfg.JoinTimeout = time.Second
+	c := clustertest.New(t, 3, clustertest.Founders(2), func(i int, cfg *cluster.Config) {
 		if i == 2 {
 			cfg.JoinKey = peer.JoinKey("another secret, long enough", clustertest.ClusterID)
 		}
@@ -274,28 +273,67 @@ func TestWrongSecretNeverJoins(t *testing.T) {
 	}
 }
 
-func TestMinorityNeverFounds(t *testing.T) {
+// However long one of cluster_peers is silent, the others found nothing: it may be the one with the keys.
+func TestAPartOfThePeersNeverFounds(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Prepare(t, 3, func(_ int, cfg *cluster.Config) { cfg.JoinTimeout = 500 * time.Millisecond })
 	c.Nodes[0].Start()
-	c.Wait("the founder says what it waits for", func() error {
-		if !strings.Contains(c.Nodes[0].Log(), "2 of 3") {
-			return errors.New("nothing said")
-		}
-		return nil
-	})
-	if _, ok := c.Nodes[0].State().Cluster(); ok {
-		t.Fatal("founded alone")
-	}
+	c.Wait("it says that it is alone", says(c.Nodes[0], "2 of 3 do not answer"))
 	c.Nodes[1].Start()
-	c.Wait("a majority founds", func() error {
-		if !c.Nodes[0].Ready() || !c.Nodes[1].Ready() {
-			return errors.New("not ready")
+	c.Wait("it says who is missing, and how to go on without", says(c.Nodes[0], "1 of 3 do not answer; start those masters, or"))
+	for _, n := range c.Up() {
+		if _, ok := n.State().Cluster(); ok {
+			t.Fatalf("%s has founded, or joined", n.ID)
 		}
-		return nil
-	})
+	}
 	c.Nodes[2].Start()
 	c.WaitVoters(3)
+}
+
+// A peer that answers "no" is present: neither time nor an operator's order founds a cluster beside the one that it may have.
+func TestAPeerThatRefusesIsThere(t *testing.T) {
+	t.Parallel()
+	for _, ordered := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ordered %v", ordered), func(t *testing.T) {
+			t.Parallel()
+			c := clustertest.Prepare(t, 2, func(i int, cfg *cluster.Config) {
+				cfg.JoinTimeout = time.Millisecond
+				cfg.Found = ordered && i == 0
+				if i == 1 {
+					cfg.JoinKey = peer.JoinKey("another secret, long enough", clustertest.ClusterID)
+				}
+			})
+			c.Nodes[1].Start()
+			c.Nodes[0].Start()
+			c.Wait("it says why", says(c.Nodes[0], "it is there and may have a cluster already"))
+			for _, n := range c.Nodes {
+				if _, ok := n.State().Cluster(); ok || strings.Contains(n.Log(), "--found") {
+					t.Errorf("%s: founded %v, or advises to", n.ID, ok)
+				}
+			}
+		})
+	}
+}
+
+// An operator's order founds without those who do not answer; they join when they come.
+func TestFoundByOrder(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Prepare(t, 3, func(i int, cfg *cluster.Config) { cfg.Found = i == 1 })
+	c.Nodes[1].Start()
+	c.WaitVoters(1)
+	c.Nodes[0].Start()
+	c.Nodes[2].Start()
+	c.WaitVoters(3)
+	for _, n := range c.Nodes[1:] {
+		if got, want := uuidOf(n), uuidOf(c.Nodes[0]); got != want {
+			t.Errorf("%s is in cluster %s, the first in %s", n.ID, got, want)
+		}
+	}
+}
+
+func uuidOf(n *clustertest.Node) string {
+	c, _ := n.State().Cluster()
+	return c.UUID
 }
 
 func TestSameIDInContactIsRefused(t *testing.T) {
@@ -520,9 +558,7 @@ func TestTwoProposersAtOnceAndAStorm(t *testing.T) {
 
 func TestVotersAreCappedAndLateOnesJoin(t *testing.T) {
 	t.Parallel()
-	c := clustertest.Prepare(t, 5, func(i int, cfg *cluster.Config) {
-		cfg.MaxVoters, cfg.JoinTimeout = 3, 500*time.Millisecond
-	})
+	c := clustertest.Prepare(t, 5, clustertest.Founders(3), func(i int, cfg *cluster.Config) { cfg.MaxVoters = 3 })
 	for _, n := range c.Nodes[:3] {
 		n.Start()
 	}
@@ -563,31 +599,13 @@ func TestFoundAloneThenJoined(t *testing.T) {
 	c.WaitAll("the key", hasKey("a"))
 }
 
-func TestAMovedMemberIsFound(t *testing.T) {
-	t.Parallel()
-	var moved string
-	c := clustertest.New(t, 3, func(i int, cfg *cluster.Config) {
-		if moved != "" && i == 2 {
-			cfg.Addr = moved
-		}
-	})
-	c.WaitVoters(3)
-	n := c.Nodes[2]
-	n.Stop()
-	host, port, err := net.SplitHostPort(n.Addr)
+// movedAddr is another loopback address with the same port.
+func movedAddr(t *testing.T, addr string) string {
+	t.Helper()
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	moved = net.JoinHostPort(strings.TrimSuffix(host, ".3")+".33", port)
-	n.Addr = moved
-	n.Start()
-	c.WaitAll("the new address", func(o *clustertest.Node) error {
-		m, ok := o.State().MemberByID(n.ID)
-		if !ok || m.Addr != moved {
-			return fmt.Errorf("%s", m.Addr)
-		}
-		return nil
-	})
-	c.WaitVoters(3)
-	propose(t, n, offer("from the new address"))
+	i := strings.LastIndex(host, ".")
+	return net.JoinHostPort(host[:i]+".1"+host[i+1:], port)
 }

@@ -1,13 +1,18 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"clustermaster/internal/seal"
 )
 
 // Config says who this master is and how it keeps company. It is read only after Open.
@@ -25,10 +30,11 @@ type Config struct {
 	JoinKey []byte
 	// PubFingerprint is the option cluster_pub_fingerprint: the cluster key that a joiner expects.
 	PubFingerprint string
-	// Found founds without asking for a majority, unless somebody has state (salt-master --found).
+	// Found founds without those peers that do not answer; one that answers may still forbid it (salt-master --found).
 	Found bool
 
-	DataDir string // raft/, identity and grants; made with mode 0700
+	DataDir string    // raft/, identity and grants; made with mode 0700
+	Seal    *seal.Key // seals Raft's log and snapshots on disk; nil leaves them open
 
 	MaxVoters      int           // option cluster_max_voters, default 5
 	MinVoters      int           // option cluster_min_voters: automatic replacement leaves at least so many; default 3
@@ -37,14 +43,16 @@ type Config struct {
 	VoterCheck     time.Duration // option cluster_voter_health_check_interval; default 1 s
 	DemoteCooldown time.Duration // option cluster_demote_cooldown: before a demoted voter gets a vote again; default 60 s
 	RingDeadAfter  time.Duration // option ring_dead_after: silence after which a member's share of the data goes to others; default 10 min
-	JoinTimeout    time.Duration // option cluster_join_timeout, default 30 s
+	JoinTimeout    time.Duration // option cluster_join_timeout: founding in vain for so long, the log names --found; default 30 s
+	ClockLimit     time.Duration // option cluster_clock_limit: a clock that is further off is wrong; default 30 s
 	StaleLimit     time.Duration // option cluster_stale_limit, default 10 s
+	OwedAfter      time.Duration // after a removal the leader sees to the rotation that its proposer did not do; default 30 s
 	PublishSession time.Duration // option publish_session: age at which AES and session secrets rotate; 0: never
 	SessionGrace   time.Duration // how long a replaced session secret opens requests; default 10 min
 	AESGrace       time.Duration // how long a replaced AES key opens requests; default 60 s
 
-	// FoundingKeys are tried in order at founding for the RSA key that signs Salt's messages; with none of them there a new
-	// one of KeySize bits is made.
+	// FoundingKeys are where the RSA key that signs Salt's messages may be at founding: of those with accepted minion keys
+	// beside them the first, else the first that is there, else a new one of KeySize bits.
 	FoundingKeys []FoundingKey
 	KeySize      int // option keysize, default 2048
 	Partitions   int // of the ring, fixed at founding; default 256
@@ -53,12 +61,28 @@ type Config struct {
 	// copy. It is called from Run on, must not block, and is safe for concurrent use.
 	StateSync func() SyncState
 
+	// Unfit says why this master should be given no minions although it serves them: its disk is almost full. nil: it never
+	// is unfit. It must not block and is safe for concurrent use.
+	Unfit func() error
+
 	// OnFounded runs on the founder after founding, again after a crash until it has succeeded once: import of keys.
 	OnFounded func(ctx context.Context, n *Node) error
+
+	Now func() time.Time // this machine's clock; nil: time.Now
 
 	// HeartbeatTimeout is how long a follower waits for the leader before it calls an election; default 1 s: three
 	// masters, a balancer and minions on 2 busy cores stay calm, and a dead leader is replaced in 1 to 3 s.
 	HeartbeatTimeout time.Duration
+	// ElectionTimeout is how long a candidate waits for votes before it asks again, up to twice as long by chance; default and
+	// least HeartbeatTimeout.
+	ElectionTimeout time.Duration
+	// CheckEvery is how often the members compare their states; default a minute.
+	CheckEvery time.Duration
+	// LastBackup tells when this master last made a good scheduled backup; zero: never. Nil: it makes none.
+	LastBackup func() time.Time
+	// Alarms lists what the operator is to look into on this master, one line each; nil: nothing ever.
+	Alarms func() []string
+
 	// SnapshotThreshold is the number of log entries after which a snapshot is taken; default 8192.
 	SnapshotThreshold uint64
 	// IsolatedServe is how long a master that hears no leader goes on serving (cluster_isolated_serve_seconds); 0: for ever.
@@ -72,6 +96,8 @@ type FoundingKey struct {
 	From string                 // for the log and errors
 	Read func() ([]byte, error) // PEM; fs.ErrNotExist where there is none
 	Pass string                 // that it is encrypted with; "" if it is not
+	// Accepted counts the accepted minion keys beside it; nil: there are none.
+	Accepted func() (int, error)
 }
 
 // withDefaults returns c complete, or all that is wrong with it.
@@ -83,14 +109,21 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	def(&c.JoinTimeout, 30*time.Second)
 	def(&c.StaleLimit, 10*time.Second)
+	def(&c.ClockLimit, 30*time.Second)
 	def(&c.SessionGrace, 10*time.Minute)
 	def(&c.AESGrace, time.Minute)
+	def(&c.OwedAfter, 30*time.Second)
 	def(&c.HeartbeatTimeout, time.Second)
+	c.ElectionTimeout = max(c.ElectionTimeout, c.HeartbeatTimeout)
 	def(&c.ServeWithout, 15*time.Second)
 	def(&c.VoterTimeout, 10*time.Second)
 	def(&c.VoterCheck, time.Second)
+	def(&c.CheckEvery, time.Minute)
 	def(&c.DemoteCooldown, time.Minute)
 	def(&c.RingDeadAfter, 10*time.Minute)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	if c.MinVoters <= 0 {
 		c.MinVoters = 3
 	}
@@ -139,18 +172,31 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// set is own address and peers, in Salt's order: by the text of the host. The first one founds.
+// set is own address and peers, in the order in which they found where no former master decides: lowest address first.
 func (c Config) set() []string { return sortedSet(append([]string{c.Addr}, c.Peers...)) }
 
 func sortedSet(addrs []string) []string {
 	addrs = slices.Clone(addrs)
-	slices.SortFunc(addrs, func(a, b string) int {
-		ha, pa, _ := net.SplitHostPort(a)
-		hb, pb, _ := net.SplitHostPort(b)
-		if n := strings.Compare(ha, hb); n != 0 {
-			return n
-		}
-		return strings.Compare(pa, pb)
-	})
+	slices.SortFunc(addrs, compareAddrs)
 	return slices.Compact(addrs)
+}
+
+// compareAddrs orders host:port: addresses by number, 10.0.0.9 before 10.0.0.10, then names by text, then by port.
+func compareAddrs(a, b string) int {
+	ha, pa, _ := net.SplitHostPort(a)
+	hb, pb, _ := net.SplitHostPort(b)
+	ipa, erra := netip.ParseAddr(ha)
+	ipb, errb := netip.ParseAddr(hb)
+	byHost := strings.Compare(ha, hb)
+	switch {
+	case erra == nil && errb == nil:
+		byHost = ipa.Compare(ipb)
+	case erra == nil:
+		return -1
+	case errb == nil:
+		return 1
+	}
+	na, _ := strconv.Atoi(pa)
+	nb, _ := strconv.Atoi(pb)
+	return cmp.Or(byHost, cmp.Compare(na, nb))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermaster/cluster/clusterpb"
+	"clustermaster/cluster/level"
 )
 
 // Contact between members.
@@ -21,6 +22,16 @@ type contact struct {
 	serving bool
 	ready   bool
 	sync    SyncState
+	level   int // the highest that it supports
+	clock   reading
+	backup  time.Time // of the last good scheduled backup that it knows of; zero: none
+	alarms  []string
+	check   checkpoint
+
+	compared uint64 // the index at which its state was last compared with this master's
+	differs  bool   // and was not the same
+
+	clockWarned time.Time // when the log last said that its clock is off; also this master's own
 }
 
 // contact asks every other member for its state, once a second.
@@ -36,6 +47,8 @@ func (n *Node) contact(ctx context.Context) error {
 			wg.Go(func() { n.ask(ctx, m.Node) })
 		}
 		wg.Wait()
+		n.followClocks()
+		n.compareStates()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -51,15 +64,19 @@ func (n *Node) ask(ctx context.Context, node string) {
 	if err != nil {
 		return
 	}
+	asked := n.cfg.Now()
 	r, err := client.Status(ctx, &clusterpb.StatusRequest{})
 	if err != nil {
 		return // Alive says the same within a second
 	}
-	now := time.Now()
+	now, clock := time.Now(), readClock(r.GetNow(), asked, n.cfg.Now())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.contacts[node]
 	c.at, c.applied, c.serving, c.ready, c.sync = now, r.GetApplied(), r.GetServing(), r.GetReady(), fromSyncStatus(r.GetSync())
+	c.clock, c.level = clock, max(int(r.GetLevel()), level.Base)
+	c.backup, c.alarms = fromSeconds(r.GetBackup()), boundAlarms(r.GetAlarms())
+	c.check = checkpoint{r.GetChecked(), string(r.GetChecksum())}
 	n.contacts[node] = c
 }
 

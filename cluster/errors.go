@@ -14,6 +14,9 @@ var ErrNoQuorum = errors.New("no quorum")
 // ErrNotFounded says that this master does not belong to a cluster yet.
 var ErrNotFounded = errors.New("not a member of a cluster yet")
 
+// ErrTooLarge says that a command would not fit into an entry of the log.
+var ErrTooLarge = fmt.Errorf("a change has at most %d bytes; make it in parts", maxEntry)
+
 // NoQuorumError says that nothing can be agreed on now, and what to do.
 type NoQuorumError struct {
 	Reachable int      // voters that this master reaches, itself included if it is one
@@ -35,6 +38,19 @@ func (e *NoQuorumError) Is(target error) bool { return target == ErrNoQuorum }
 
 // Unwrap returns what the last attempt ended with.
 func (e *NoQuorumError) Unwrap() error { return e.cause }
+
+// UnknownOutcomeError is an order that may have been carried out, or may still be: its answer was lost.
+type UnknownOutcomeError struct {
+	Check string // the command that tells
+	cause error
+}
+
+func (e *UnknownOutcomeError) Error() string {
+	return fmt.Sprintf("%v. It is not known whether this was done, and it may still happen; check with %s", e.cause, e.Check)
+}
+
+// Unwrap returns what the last attempt ended with.
+func (e *UnknownOutcomeError) Unwrap() error { return e.cause }
 
 // thinQuorumError says that an order is refused because it would leave no quorum in contact now.
 type thinQuorumError struct{ text string }

@@ -54,7 +54,7 @@ func newRaftLog(l *slog.Logger) *raftLog {
 	return &raftLog{log: l.With("part", "raft"), name: "raft", seen: &seenLines{at: make(map[string]time.Time)}}
 }
 
-func level(l hclog.Level) slog.Level {
+func slogLevel(l hclog.Level) slog.Level {
 	switch l {
 	case hclog.Warn, hclog.Error: // an error of raft is nearly always a peer that is away
 		return slog.LevelWarn
@@ -65,7 +65,7 @@ func level(l hclog.Level) slog.Level {
 
 // Log implements hclog.Logger.
 func (r *raftLog) Log(l hclog.Level, msg string, args ...any) {
-	lvl := level(l)
+	lvl := slogLevel(l)
 	if !r.log.Enabled(context.Background(), lvl) {
 		return
 	}

@@ -43,19 +43,50 @@ func loadIdentity(dir, id string) (identity, error) {
 	}
 	if found {
 		if have.ID != id {
-			return identity{}, fmt.Errorf("data directory %s belongs to id %q, not %q: set id back, or remove the directory to join as a new member", dir, have.ID, id)
+			return identity{}, foreign(dir, have.ID, id)
 		}
 		return have, nil
 	}
 	if _, err := os.Stat(filepath.Join(dir, "raft", "raft.db")); err == nil {
-		return identity{}, fmt.Errorf("data directory %s has a raft log but no %s: remove the directory to join as a new member", dir, identityFile)
+		return identity{}, fmt.Errorf("data directory %s has a raft log but no %s: put that file back, or move the directory to another place to join as a new member", dir, identityFile)
 	}
 	var random [8]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		return identity{}, fmt.Errorf("make incarnation: %w", err)
 	}
 	have = identity{ID: id, Incarnation: hex.EncodeToString(random[:])}
-	return have, writeJSON(path, have)
+	return claimDir(dir, have)
+}
+
+// claimDir writes the identity of a new data directory. Of two masters that begin in one at the same time the first has it.
+func claimDir(dir string, id identity) (identity, error) {
+	path := filepath.Join(dir, identityFile)
+	mine := filepath.Join(dir, ".identity-"+id.Incarnation)
+	if err := writeJSON(mine, id); err != nil {
+		return identity{}, err
+	}
+	defer os.Remove(mine)
+	err := os.Link(mine, path)
+	if errors.Is(err, fs.ErrExist) {
+		var first identity
+		if _, err := readJSON(path, &first); err != nil {
+			return identity{}, err
+		}
+		return identity{}, foreign(dir, first.ID, id.ID)
+	}
+	if err == nil {
+		err = durable.SyncDir(dir)
+	}
+	if err != nil {
+		return identity{}, fmt.Errorf("make identity: %w", err)
+	}
+	return id, nil
+}
+
+// foreign refuses the data directory of another master, which may run, and whose only disk it may be.
+func foreign(dir, owner, id string) error {
+	return fmt.Errorf("data directory %s is that of the master %q, not of %q: give each master a cachedir of its own, or, if this is %q "+
+		"under another name, set its id back; nothing was changed", dir, owner, id, owner)
 }
 
 // readJSON decodes a file; false and no error if it is not there.

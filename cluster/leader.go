@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -94,7 +93,13 @@ func (n *Node) duties(ctx context.Context, caughtUp uint64) error {
 			return err
 		}
 	}
+	if err := n.checkpoint(ctx); err != nil {
+		return err
+	}
 	if err := n.forgetRestore(ctx); err != nil {
+		return err
+	}
+	if err := n.raise(ctx); err != nil {
 		return err
 	}
 	if n.port != nil {
@@ -139,9 +144,18 @@ func (n *Node) establish(ctx context.Context) error {
 
 // do applies a command as the leader; a refusal is an error.
 func (n *Node) do(ctx context.Context, c fsm.Command) error {
-	entry, err := fsm.Encode(c)
+	audited, err := n.audited(ctx, c)
 	if err != nil {
 		return err
+	}
+	entry, err := fsm.Encode(audited)
+	if err != nil {
+		return err
+	}
+	if _, raises := c.(*fsm.SetLevel); !raises {
+		if err := n.withinLevel(fsm.Needs(c)); err != nil {
+			return err
+		}
 	}
 	r, _, err := n.applyHere(ctx, entry)
 	if err == nil {
@@ -176,7 +190,7 @@ func (n *Node) found(ctx context.Context) error {
 			UUID: hex.EncodeToString(uuid[:]), ClusterID: n.cfg.ClusterID, ClusterKey: string(key.PEM()),
 			JoinKey: n.cfg.JoinKey, Partitions: n.cfg.Partitions,
 		},
-		Member: n.self, AES: aes.String(), Session: session, At: time.Now().UTC(),
+		Member: n.self, AES: aes.String(), Session: session, At: n.utc(),
 	}
 	if n.port == nil {
 		c.Cluster.JoinKey = nil
@@ -184,28 +198,24 @@ func (n *Node) found(ctx context.Context) error {
 	if err := n.do(ctx, c); err != nil {
 		return fmt.Errorf("found cluster: %w", err)
 	}
+	if err := n.raise(ctx); err != nil { // no older member is there yet
+		return fmt.Errorf("found cluster: %w", err)
+	}
 	if err := n.refreshSecrets(); err != nil {
 		return err
 	}
 	n.log.Info("cluster founded", "uuid", c.Cluster.UUID, "cluster_id", n.cfg.ClusterID, "key", from)
+	n.former.sayOthers(n.log)
 	return nil
 }
 
-// foundingKey reads the first key that is there, or makes one.
+// foundingKey is the former master's, or a new one.
 func (n *Node) foundingKey() (key *wire.PrivateKey, from string, err error) {
-	for _, k := range n.cfg.FoundingKeys {
-		b, err := k.Read()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, "", fmt.Errorf("read cluster key: %w", err)
-		}
-		key, err := wire.ParsePrivateKey(b, k.Pass)
-		if err != nil {
-			return nil, "", fmt.Errorf("read cluster key %s: %w", k.From, err)
-		}
-		return key, k.From, nil
+	if n.former.trouble != nil {
+		return nil, "", n.former.trouble
+	}
+	if n.former.key != nil {
+		return n.former.key, n.former.from, nil
 	}
 	if n.spareKey != nil {
 		if key = <-n.spareKey; key != nil {
@@ -222,13 +232,9 @@ func (n *Node) foundingKey() (key *wire.PrivateKey, from string, err error) {
 // makeKeyAhead begins to make the cluster key of a cluster that this master is about to found with a new one: it takes
 // longer than all else at a first start.
 func (n *Node) makeKeyAhead() {
-	if _, founded := n.state.Cluster(); founded || len(n.pins.known()) > 0 || !n.wouldFound() {
+	if _, founded := n.state.Cluster(); founded || len(n.pins.known()) > 0 || !n.mightFound() ||
+		n.former.key != nil || n.former.trouble != nil {
 		return
-	}
-	for _, k := range n.cfg.FoundingKeys {
-		if _, err := k.Read(); !errors.Is(err, fs.ErrNotExist) {
-			return
-		}
 	}
 	n.spareKey = make(chan *wire.PrivateKey, 1)
 	go func() { // ends by itself, within a second or so
@@ -277,7 +283,7 @@ func (n *Node) promote(ctx context.Context, caughtUp uint64) error {
 	if len(want) == 0 || slices.Equal(want, ring.Members) {
 		return nil
 	}
-	if err := n.do(ctx, &fsm.SetRing{Epoch: ring.Epoch + 1, Members: want, At: time.Now().UTC()}); err != nil {
+	if err := n.do(ctx, &fsm.SetRing{Epoch: ring.Epoch + 1, Members: want, At: n.utc()}); err != nil {
 		return err
 	}
 	n.log.Info("ring changed", "epoch", ring.Epoch+1, "n", len(want))
@@ -300,21 +306,28 @@ func (n *Node) hasCaughtUp(ctx context.Context, m fsm.Member, mark uint64) bool 
 // left half done.
 func (n *Node) rotate(ctx context.Context) {
 	aes, session := n.state.AES(), n.state.Session()
-	due := func(e fsm.Epochs) bool {
-		return n.cfg.PublishSession > 0 && e.Active.Number != 0 && time.Since(e.Active.At) >= n.cfg.PublishSession
+	if !n.clockJudged.Load() {
+		return
 	}
-	left := func(e fsm.Epochs) bool { return e.Staged.Number != 0 && time.Since(e.Staged.At) >= stagedAge }
-	if !due(aes) && !due(session) && !left(aes) && !left(session) || !n.rotating.CompareAndSwap(false, true) {
+	due := func(e fsm.Epochs) bool {
+		return n.cfg.PublishSession > 0 && e.Active.Number != 0 && (n.Now().Sub(e.Active.At) >= n.cfg.PublishSession || n.foreseen(e.Active.At))
+	}
+	leftAES, leftSession := n.abandoned("aes", aes.Staged), n.abandoned("session", session.Staged)
+	owed := n.owes(time.Now())
+	if owed == "" && !due(aes) && !due(session) && !leftAES && !leftSession || !n.rotating.CompareAndSwap(false, true) {
 		return
 	}
 	work := func() error {
 		ctx, cancel := context.WithTimeout(ctx, dutyLimit*2)
 		defer cancel()
 		switch {
-		case left(aes):
-			return n.activate(ctx, &fsm.ActivateAES{Epoch: aes.Staged.Number, At: time.Now().UTC()})
-		case left(session):
-			return n.activate(ctx, &fsm.ActivateSession{Epoch: session.Staged.Number, At: time.Now().UTC()})
+		case leftAES:
+			return n.activate(ctx, &fsm.ActivateAES{Epoch: aes.Staged.Number, At: n.utc()})
+		case leftSession:
+			return n.activate(ctx, &fsm.ActivateSession{Epoch: session.Staged.Number, At: n.utc()})
+		case owed != "":
+			n.log.Warn("the secrets of sessions were not rotated when a peer was removed: doing it now", "peer", owed)
+			return n.RotateKeys(ctx)
 		case due(session):
 			return n.RotateSession(ctx)
 		default:
@@ -330,4 +343,21 @@ func (n *Node) rotate(ctx context.Context) {
 	if !started {
 		n.rotating.Store(false)
 	}
+}
+
+// sighting is when this master first saw a staged secret, by its own monotonic clock.
+type sighting struct {
+	number uint64
+	at     time.Time
+}
+
+// abandoned says that a staged secret stands for too long: its proposer does not activate it any more. Its age counts from
+// when this leader first saw it, for the proposer's clock may be wrong.
+func (n *Node) abandoned(kind string, staged fsm.Epoch) bool {
+	seen := n.stagedSeen[kind]
+	if seen.number != staged.Number {
+		seen = sighting{staged.Number, time.Now()}
+		n.stagedSeen[kind] = seen
+	}
+	return staged.Number != 0 && time.Since(seen.at) >= stagedAge
 }

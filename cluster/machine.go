@@ -27,6 +27,8 @@ type machine struct {
 	lastAt time.Time // when the last command was applied, here
 	broken error     // an entry that this master can't apply: nothing after it is applied
 	onFail func(error)
+
+	onCheck func(index uint64, state *fsm.Snapshot) // told of checkpoints; nil while the log is replayed. Must not block
 }
 
 var _ raft.ConfigurationStore = (*machine)(nil)
@@ -58,6 +60,9 @@ func (m *machine) Apply(entry *raft.Log) any {
 	}
 	result, change := m.state.Apply(entry.Index, cmd)
 	m.advance(entry.Index, cmd.Op() == fsm.OpNoop)
+	if noop, ok := cmd.(*fsm.Noop); ok && noop.Check && m.onCheck != nil {
+		m.onCheck(entry.Index, m.state.Snapshot())
+	}
 	if result.Changed {
 		m.feed.push(entry.Index, change)
 	}
@@ -136,9 +141,17 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 
 // Restore implements raft.FSM.
 func (m *machine) Restore(r io.ReadCloser) error {
+	err := m.restore(r)
+	if err != nil {
+		m.fail(err)
+	}
+	return err
+}
+
+// restore replaces the state by a snapshot's and closes r; on error nothing changes.
+func (m *machine) restore(r io.ReadCloser) error {
 	defer r.Close()
 	if err := m.state.Restore(r); err != nil {
-		m.fail(err)
 		return err
 	}
 	index := m.state.AppliedIndex()

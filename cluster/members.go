@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"clustermaster/cluster/fsm"
+	"clustermaster/cluster/level"
 )
 
 // Member is a master of the cluster as this one sees it now.
@@ -19,12 +20,17 @@ type Member struct {
 	Ready                   bool
 	Reachable               bool
 	Draining                bool
-	Learner                 bool      // stays without a vote, by order
-	Demoted                 time.Time // when it last lost its vote; zero: never
-	Index                   uint64    // Raft index of its admission
-	Applied                 uint64    // Raft index it had applied at the last contact
-	LastContact             time.Time // zero: never since this process began
-	Sync                    SyncState // as of the last contact
+	Learner                 bool          // stays without a vote, by order
+	Demoted                 time.Time     // when it last lost its vote; zero: never
+	Index                   uint64        // Raft index of its admission
+	ClockAhead              time.Duration // of most members' clocks, as of the last contact
+	ClockKnown              bool          // and it has told, and the clocks of most agree
+	Level                   int           // the highest that it supports, by the last contact; 0: not known
+	Applied                 uint64        // Raft index it had applied at the last contact
+	LastContact             time.Time     // zero: never since this process began
+	Sync                    SyncState     // as of the last contact
+	Compared                uint64        // Raft index at which its state was last compared with this master's; 0: never
+	Alarms                  []string      // as of the last contact: what the operator is to look into there
 	Since                   time.Time
 }
 
@@ -34,30 +40,33 @@ func (n *Node) Self() Member {
 	if !ok {
 		m = n.self
 	}
-	return n.view(m, n.agreedVoters())
+	return n.view(m, n.agreedVoters(), n.judgeClocks())
 }
 
 // Members lists the members sorted by id; empty before founding.
 func (n *Node) Members() []Member {
-	voters := n.agreedVoters()
+	voters, clocks := n.agreedVoters(), n.judgeClocks()
 	all := n.state.Members()
 	out := make([]Member, len(all))
 	for i, m := range all {
-		out[i] = n.view(m, voters)
+		out[i] = n.view(m, voters, clocks)
 	}
 	return out
 }
 
-func (n *Node) view(m fsm.Member, voters map[string]bool) Member {
+func (n *Node) view(m fsm.Member, voters map[string]bool, clocks judgement) Member {
 	leader, _ := n.Leader()
 	v := Member{
 		ID: m.ID, Addr: m.Addr, Node: m.Node, Version: m.Version, SPKI: m.SPKI, Since: m.Since,
 		Voter: voters[m.Node], Leader: m.Node == leader, Draining: m.Draining, Learner: m.Learner, Demoted: m.Demoted, Index: m.Index,
 	}
+	if ahead, ok := clocks.ahead[m.Node]; ok && clocks.decided {
+		v.ClockAhead, v.ClockKnown = ahead-clocks.median, true
+	}
 	if m.Node == n.self.Node {
 		v.Self, v.Reachable, v.LastContact = true, true, time.Now()
 		v.Serving, v.Ready, v.Applied = n.Serving(), n.Ready(), n.machine.applied.Load()
-		v.Sync = n.syncState()
+		v.Sync, v.Level, v.Alarms = n.syncState(), level.Supported(), n.Alarms()
 		return v
 	}
 	if n.port == nil {
@@ -67,8 +76,10 @@ func (n *Node) view(m fsm.Member, voters map[string]bool) Member {
 	n.mu.Lock()
 	c := n.contacts[m.Node]
 	n.mu.Unlock()
-	v.Applied, v.Sync = c.applied, c.sync
+	v.Compared = c.compared
+	v.Applied, v.Sync, v.Level = c.applied, c.sync, c.level
 	if v.Reachable {
+		v.Alarms = c.alarms
 		v.Serving, v.Ready = c.serving, c.ready && !m.Draining // what it said may be older than the order
 	}
 	return v
@@ -103,6 +114,9 @@ func (n *Node) servers() []raft.Server {
 	return f.Configuration().Servers
 }
 
+// Level is the cluster's level: what is above it is not written.
+func (n *Node) Level() int { return n.state.Level() }
+
 // Term is raft's current term.
 func (n *Node) Term() uint64 { return n.raft.CurrentTerm() }
 
@@ -122,7 +136,7 @@ func (n *Node) UnhealthyVoters() []string {
 func (n *Node) RecentlyDemoted() []string {
 	var out []string
 	for _, m := range n.state.Members() {
-		if !m.Demoted.IsZero() && time.Since(m.Demoted) < n.cfg.DemoteCooldown {
+		if !m.Demoted.IsZero() && n.Now().Sub(m.Demoted) < n.cfg.DemoteCooldown && !n.foreseen(m.Demoted) {
 			out = append(out, m.ID)
 		}
 	}
@@ -151,7 +165,7 @@ func (n *Node) near(node string) bool {
 	}
 	m, ok := n.state.MemberByNode(node)
 	since := n.started
-	if m.Since.After(since) {
+	if m.Since.After(since) && !m.Since.After(n.Now()) {
 		since = m.Since
 	}
 	return ok && n.port.LastHeard(node).Before(since) && time.Since(since) < acquaintance

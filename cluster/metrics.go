@@ -47,7 +47,15 @@ func newMetrics(reg prometheus.Registerer, n *Node) (*metrics, error) {
 		gauge("ready", "1 while this master serves and hears the leader.", func() float64 { return truth(n.Ready()) }),
 		gauge("term", "Raft's term.", func() float64 { return float64(n.Term()) }),
 		gauge("applied_index", "Raft index of the last command applied.", func() float64 { return float64(n.machine.applied.Load()) }),
+		gauge("clock_ahead_seconds", "How far this machine's clock is ahead of those of most members.", func() float64 { return n.ClockAhead().Seconds() }),
 		gauge("members", "Members of the cluster.", func() float64 { return float64(len(n.state.Members())) }),
+		gauge("states_differ", "Members whose replicated state differs from this master's.", func() float64 { return float64(len(n.differing())) }),
+		gauge("state_checked_index", "Raft index of the last checkpoint whose state this master has summed.",
+			func() float64 { return float64(n.checks.last().index) }),
+		gauge("audit_records", "Records of the audit trail that are kept.", func() float64 { _, kept := n.state.AuditsMade(); return float64(kept) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "clustermaster_cluster_audit_records_made_total", Help: "Records of the audit trail that the cluster ever made.",
+		}, func() float64 { made, _ := n.state.AuditsMade(); return float64(made) }),
 		gauge("unvetted_keys", "Minion keys that wait for an operator.", func() float64 { return float64(n.state.Unvetted()) }),
 	}
 	if reg == nil {

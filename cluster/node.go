@@ -14,13 +14,12 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.etcd.io/bbolt"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	"clustermaster/cluster/fsm"
+	"clustermaster/cluster/level"
 	"clustermaster/hashring"
 	"clustermaster/transport/peer"
 	"clustermaster/wire"
@@ -35,6 +34,7 @@ type PeerPort interface {
 	Alive(node string) bool
 	OnUp(f func(node string))
 	LastHeard(node string) time.Time
+	DisownedAt(node string) time.Time
 	ServeJoins(self peer.Hello, secrets peer.Secrets, h peer.JoinHandler, signer peer.ClusterSigner)
 	AskJoin(ctx context.Context, addr string, self peer.Hello, k []byte, fingerprint string, request []byte) (peer.Hello, []byte, error)
 }
@@ -43,7 +43,8 @@ var _ PeerPort = (*peer.Port)(nil)
 
 // Raft's own bounds.
 const (
-	maxAppendEntries = 256
+	maxAppendEntries = 64      // in one message to a peer, which has raftTimeout to take it
+	maxEntry         = 4 << 20 // bytes; minions cause 10 KB at most, lists of keys and backups come in parts of 128 KiB
 	keptSnapshots    = 2
 	raftTimeout      = 5 * time.Second // of one message to a peer; snapshots get more by their size
 	enqueueTimeout   = 3 * time.Second
@@ -73,20 +74,36 @@ type Node struct {
 	left    atomic.Bool   // a member once, and no more, says the state
 	barred  atomic.Bool   // the same, says a member: the state here will not hear of it
 
+	disowned atomic.Bool // no member answers, and one refuses this master's node key
+	begun    atomic.Bool // to serve, and was not out since
+	served   pulse       // Serving has changed
+
 	established atomic.Uint64 // term in which this leader has all earlier commands applied; 0: not the leader
 	verified    atomic.Int64  // when this leader last heard a majority, UnixNano
 	answerable  atomic.Bool   // about to serve or serving: changes of trust wait for this master
 	leaderless  atomic.Int64  // since when no leader is known, UnixNano; 0: one is known
 	rotating    atomic.Bool
-	checked     time.Time   // when the leader last looked for dead voters; its own goroutine's
-	handing     time.Time   // when the leader last tried to hand over; its own goroutine's
-	awaited     bool        // a member that answers has not caught up yet; the leader's goroutine's
-	recovering  string      // the uuid of the new history while recovery is under way; the leader's goroutine's after Open
-	founding    atomic.Bool // founded by this master, and OnFounded has not succeeded yet
+	checked     time.Time              // when the leader last looked for dead voters; its own goroutine's
+	handing     time.Time              // when the leader last tried to hand over; its own goroutine's
+	awaited     bool                   // a member that answers has not caught up yet; the leader's goroutine's
+	owed        map[string]owing       // by id and time of the bar; the leader's goroutine's
+	recovering  string                 // the uuid of the new history while recovery is under way; the leader's goroutine's after Open
+	anchored    atomic.Pointer[anchor] // nil: this machine's own clock counts
+	clockJudged atomic.Bool            // this master's clock was compared with those of most members, or there are no others
+	stagedSeen  map[string]sighting    // by kind of secret; the leader's goroutine's
+	founding    atomic.Bool            // founded by this master, and OnFounded has not succeeded yet
 
-	moved    pulse                 // members, ring, leader, or who answers: the loops of Run look at once
-	newcomer pulse                 // before founding: a master asks that this one had not heard before
-	spareKey chan *wire.PrivateKey // capacity 1: the cluster key that founding will want, made ahead; nil: it is not expected to
+	moved    pulse                  // members, ring, leader, or who answers: the loops of Run look at once
+	staleKey atomic.Pointer[[]byte] // join key that a member refused last
+	newcomer pulse                  // before founding: a master asks that this one had not heard before
+	spareKey chan *wire.PrivateKey  // capacity 1: the cluster key that founding will want, made ahead; nil: it is not expected to
+
+	former    former     // what ran here before the cluster; read only after Open
+	leftOut   bool       // sayLeftOut has spoken; become's own goroutine's
+	promising sync.Mutex // one at a time decides to found, or promises the founding to another
+
+	checkedState time.Time // when the leader last wrote a checkpoint; its own goroutine's
+	checks       checks    // of the state at checkpoints
 
 	secrets    atomic.Pointer[Secrets]
 	clusterKey atomic.Pointer[parsedKey]
@@ -100,8 +117,10 @@ type Node struct {
 	mu       sync.Mutex // guards all below; never held across I/O
 	onApply  []func(index uint64, change fsm.Change)
 	contacts map[string]contact // by node
+	refusal  complaint          // of joiners
 	askers   map[string]bool    // addresses of masters that asked over the join channel
 	grant    grant
+	given    uint64 // promises of the founding to others, in this process
 	reading  *readBatch
 	readers  bool
 	stopped  bool
@@ -131,9 +150,12 @@ func Open(cfg Config, port PeerPort, log *slog.Logger, reg prometheus.Registerer
 		contacts:    make(map[string]contact),
 		askers:      make(map[string]bool),
 		retiredSeen: map[string]map[uint64]time.Time{},
+		stagedSeen:  map[string]sighting{},
+		checks:      checks{ready: make(chan struct{}, 1)},
 	}
 	n.secrets.Store(&Secrets{})
 	n.leaderless.Store(n.started.UnixNano())
+	n.clockJudged.Store(port == nil)
 	if n.pins == nil {
 		n.pins = NewPins()
 	}
@@ -160,7 +182,7 @@ func (n *Node) open(reg prometheus.Registerer) error {
 	}
 	n.machine = newMachine(n.state, n.feed, n.stop)
 	n.pins.open(n.state, n.self)
-	if err := n.loadLearnt(); err != nil {
+	if err := errors.Join(n.loadLearnt(), n.loadRemoved()); err != nil {
 		return err
 	}
 	if err := n.openRaft(); err != nil {
@@ -172,11 +194,14 @@ func (n *Node) open(reg prometheus.Registerer) error {
 	if err := n.refreshSecrets(); err != nil {
 		return errors.Join(err, n.close())
 	}
+	if _, founded := n.state.Cluster(); !founded && len(n.pins.known()) == 0 {
+		n.former = n.cfg.findFormer()
+	}
 	n.makeKeyAhead()
 	if n.port != nil {
 		n.port.OnUp(func(string) { n.moved.beat() })
 		n.port.ServeJoins(n.hello(), n, n, n)
-		if c, ok := n.state.Cluster(); ok && !slices.Equal(c.JoinKey, n.cfg.JoinKey) {
+		if c, ok := n.state.Cluster(); ok && !n.standsAlone() && !slices.Equal(c.JoinKey, n.cfg.JoinKey) {
 			n.log.Warn("cluster_secret in the configuration is not the cluster's, which was rotated; this master goes on, for it is a member; " +
 				"write the present one there, from salt-run cluster.rotate_secret")
 		}
@@ -187,10 +212,7 @@ func (n *Node) open(reg prometheus.Registerer) error {
 // openRaft opens the stores and starts raft, which applies what is known to be committed.
 func (n *Node) openRaft() error {
 	dir := filepath.Join(n.cfg.DataDir, "raft")
-	bolt, err := raftboltdb.New(raftboltdb.Options{
-		Path:        filepath.Join(dir, "raft.db"),
-		BoltOptions: &bbolt.Options{Timeout: 3 * time.Second, FreelistType: bbolt.FreelistMapType},
-	})
+	bolt, err := openBolt(filepath.Join(dir, "raft.db"), n.log)
 	if err != nil {
 		return fmt.Errorf("open raft log: %w (is another master running on %s?)", err, n.cfg.DataDir)
 	}
@@ -200,13 +222,22 @@ func (n *Node) openRaft() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("open snapshots: %w", err), n.close())
 	}
-	snapshots := privateSnapshots{files, filepath.Join(dir, "snapshots")}
-	cache, err := raft.NewLogCache(512, bolt)
+	var snapshots raft.SnapshotStore = privateSnapshots{files, filepath.Join(dir, "snapshots")}
+	var onDisk raft.LogStore = bolt
+	if n.cfg.Seal != nil {
+		snapshots = sealedSnapshotStore{snapshots, n.cfg.Seal}
+		onDisk = sealedLog{bolt, n.cfg.Seal.Box(sealedLogs)}
+	}
+	cache, err := raft.NewLogCache(512, onDisk)
 	if err != nil {
 		return errors.Join(fmt.Errorf("open raft log: %w", err), n.close())
 	}
 	logs := &trackedLog{LogStore: cache}
-	if err := n.replay(logs, snapshots); err != nil {
+	err = n.replay(logs, snapshots)
+	if err == nil {
+		err = n.checkClusterID()
+	}
+	if err != nil {
 		return errors.Join(err, n.close())
 	}
 
@@ -215,19 +246,20 @@ func (n *Node) openRaft() error {
 		_, mem := raft.NewInmemTransport(raft.ServerAddress(n.self.Node))
 		n.trans, trans = mem, mem
 	} else {
-		net := newTransport(n.port.RaftLayer(), hl)
+		net := newTransport(n.port.RaftLayer(), n.pins, hl)
 		n.trans, trans = net, net
 	}
 	conf := raft.DefaultConfig()
+	conf.ProtocolVersion = raft.ProtocolVersion(level.FormatAt("raft", level.Base))
 	conf.LocalID = raft.ServerID(n.self.Node)
 	conf.HeartbeatTimeout = n.cfg.HeartbeatTimeout
-	conf.ElectionTimeout = n.cfg.HeartbeatTimeout
+	conf.ElectionTimeout = n.cfg.ElectionTimeout
 	conf.LeaderLeaseTimeout = n.cfg.HeartbeatTimeout
 	conf.CommitTimeout = min(conf.CommitTimeout, n.cfg.HeartbeatTimeout/10)
 	conf.MaxAppendEntries = maxAppendEntries
 	conf.SnapshotThreshold = n.cfg.SnapshotThreshold
 	conf.SnapshotInterval = 20 * time.Second
-	conf.TrailingLogs = n.cfg.SnapshotThreshold
+	conf.TrailingLogs = trailingSnapshots * n.cfg.SnapshotThreshold
 	conf.ShutdownOnRemove = false
 	conf.RestoreCommittedLogs = true     // only so that commit indexes are staged, see trackedLog
 	conf.NoSnapshotRestoreOnStart = true // replay did it
@@ -235,12 +267,13 @@ func (n *Node) openRaft() error {
 	conf.Logger = hl
 	renewed, err := n.recoverRaft(conf, logs, bolt, snapshots, trans)
 	if err == nil && renewed {
-		err = n.replay(logs, snapshots)
+		err = errors.Join(n.replay(logs, snapshots), n.forgetRemoved())
 	}
 	if err != nil {
 		return errors.Join(err, n.close())
 	}
-	n.raft, err = raft.NewRaft(conf, n.machine, logs, bolt, snapshots, trans)
+	n.machine.onCheck = n.checks.offer
+	n.raft, err = raft.NewRaft(conf, n.machine, logs, patientStable{bolt, n.log}, snapshots, trans)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft: %w", err), n.close())
 	}
@@ -265,46 +298,6 @@ func (n *Node) electAlone() error {
 		return fmt.Errorf("elect this master alone: %w", err)
 	}
 	return nil
-}
-
-// replay applies what the disk says is committed: the newest snapshot and the log after it. Raft will hand the same
-// entries to the machine again once a leader tells it that they are committed; the machine skips them.
-func (n *Node) replay(logs *trackedLog, snapshots raft.SnapshotStore) error {
-	have, err := snapshots.List()
-	if err != nil {
-		return fmt.Errorf("list snapshots: %w", err)
-	}
-	if len(have) > 0 {
-		_, r, err := snapshots.Open(have[0].ID)
-		if err == nil {
-			err = n.machine.Restore(r)
-		}
-		if err != nil {
-			return fmt.Errorf("restore snapshot %s: %w", have[0].ID, err)
-		}
-	}
-	commit, err := logs.committed()
-	if err != nil {
-		return err
-	}
-	first, err := logs.FirstIndex()
-	if err != nil {
-		return fmt.Errorf("read raft log: %w", err)
-	}
-	for i := max(first, n.machine.applied.Load()+1); i <= commit; i++ {
-		var entry raft.Log
-		if err := logs.GetLog(i, &entry); err != nil {
-			return fmt.Errorf("read raft log: entry %d: %w", i, err)
-		}
-		if entry.Type != raft.LogCommand {
-			continue
-		}
-		n.machine.Apply(&entry)
-		if err := n.machine.failure(); err != nil {
-			return err
-		}
-	}
-	return logs.StageCommitIndex(commit) // raft stages from 0 again: what is known must not be forgotten
 }
 
 // stop ends Run with a reason.
@@ -357,6 +350,7 @@ func (n *Node) Run(ctx context.Context) error {
 	g.Go(func() error { return n.lead(gctx) })
 	g.Go(func() error { return n.watch(gctx) })
 	g.Go(func() error { return n.become(gctx) })
+	g.Go(func() error { return n.checks.run(gctx) })
 	if n.port != nil {
 		g.Go(func() error { return n.contact(gctx) })
 	}

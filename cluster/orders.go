@@ -79,8 +79,9 @@ func (n *Node) quorumWithout(m fsm.Member, what string) error {
 }
 
 // Remove takes a peer out for good: at once, its id and node key barred until Allow, the secrets of minions' sessions
-// and, unless keepSecret, cluster_secret rotated. Every error but those in Warnings means that
-// it is a member still, perhaps without its vote.
+// and, unless keepSecret, cluster_secret rotated. An error means that it is a member still, perhaps without its vote; with an
+// *UnknownOutcomeError it may be removed later. The leader then rotates the secrets of sessions (see owes), and cluster_secret
+// is left to the operator.
 func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Removal, error) {
 	m, err := n.find(ctx, name)
 	if err != nil {
@@ -105,16 +106,19 @@ func (n *Node) Remove(ctx context.Context, name string, keepSecret bool) (Remova
 	if n.voters()[m.Node] {
 		// Its vote first: once it is barred it gives none, and of two voters the other could not be elected while raft
 		// still counts both.
-		if _, err := n.propose(ctx, &fsm.MarkMember{Node: m.Node, Mark: fsm.MarkLearner, At: time.Now().UTC()}); err != nil {
+		if _, err := n.propose(ctx, &fsm.MarkMember{Node: m.Node, Mark: fsm.MarkLearner, At: n.utc()}); err != nil {
 			return Removal{}, fmt.Errorf("peer %s: %w", m.ID, err)
 		}
 		if err := n.until(ctx, func() bool { return !n.agreedVoters()[m.Node] }); err != nil {
 			return Removal{}, fmt.Errorf("peer %s: still has its vote, which the leader takes as soon as it can; try again then: %w", m.ID, err)
 		}
 	}
-	r, index, err := n.Propose(ctx, &fsm.RemoveMember{Node: m.Node, Bar: true, At: time.Now().UTC()})
+	r, index, err := n.Propose(ctx, &fsm.RemoveMember{Node: m.Node, Bar: true, At: n.utc()})
 	if err == nil && r.Refused != fsm.RefusedNotMember { // a repeat of a command whose answer was lost
 		err = refused(r)
+	}
+	if errors.As(err, new(*UnknownOutcomeError)) && !keepSecret {
+		return Removal{}, fmt.Errorf("peer %s: %w; if it is gone, run salt-run cluster.rotate_secret, for it knows cluster_secret", m.ID, err)
 	}
 	if err != nil {
 		return Removal{}, fmt.Errorf("peer %s: %w", m.ID, err)
@@ -153,7 +157,7 @@ func (n *Node) Allow(ctx context.Context, id string) (bool, error) {
 
 // mark proposes a mark and returns when every serving master has it.
 func (n *Node) mark(ctx context.Context, m fsm.Member, mark fsm.Mark) error {
-	r, index, err := n.Propose(ctx, &fsm.MarkMember{Node: m.Node, Mark: mark, At: time.Now().UTC()})
+	r, index, err := n.Propose(ctx, &fsm.MarkMember{Node: m.Node, Mark: mark, At: n.utc()})
 	if err == nil {
 		err = refused(r)
 	}

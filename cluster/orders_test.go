@@ -320,8 +320,7 @@ func TestPromoteDemoteTransfer(t *testing.T) {
 func TestRotateSecretIsInForceAtOnce(t *testing.T) {
 	t.Parallel()
 	keys := map[int][]byte{}
-	c := clustertest.Prepare(t, 4, func(i int, cfg *cluster.Config) {
-		cfg.JoinTimeout = 500 * time.Millisecond
+	c := clustertest.Prepare(t, 4, clustertest.Founders(3), func(i int, cfg *cluster.Config) {
 		if k, ok := keys[i]; ok {
 			cfg.JoinKey = k
 		}
@@ -356,8 +355,7 @@ func TestRotateSecretIsInForceAtOnce(t *testing.T) {
 
 func TestDeadVotersAreReplaced(t *testing.T) {
 	t.Parallel()
-	c := clustertest.Prepare(t, 4, func(i int, cfg *cluster.Config) {
-		cfg.JoinTimeout = 500 * time.Millisecond
+	c := clustertest.Prepare(t, 4, clustertest.Founders(3), func(i int, cfg *cluster.Config) {
 		cfg.MaxVoters, cfg.MinVoters, cfg.ReplaceVoters = 3, 3, true
 		cfg.VoterTimeout, cfg.VoterCheck, cfg.DemoteCooldown = time.Second, 50*time.Millisecond, 3*time.Second
 	})

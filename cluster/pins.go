@@ -1,10 +1,14 @@
 package cluster
 
 import (
+	"fmt"
 	"sync"
+
+	"github.com/hashicorp/raft"
 
 	"clustermaster/cluster/clusterpb"
 	"clustermaster/cluster/fsm"
+	"clustermaster/cluster/level"
 	"clustermaster/transport/peer"
 )
 
@@ -20,9 +24,16 @@ type Pins struct {
 	self     fsm.Member
 	learnt   map[string]fsm.Member // by node
 	learntAt uint64
+	moved    map[string]newAddr // by node: members that named another address than their record does
 }
 
-var _ peer.Pins = (*Pins)(nil)
+// newAddr is where a member is by its own word, as long as its record stays what it was then.
+type newAddr struct{ addr, instead string }
+
+var (
+	_ peer.Pins                  = (*Pins)(nil)
+	_ raft.ServerAddressProvider = (*Pins)(nil)
+)
 
 // NewPins returns pins that know nobody yet.
 func NewPins() *Pins { return &Pins{} }
@@ -31,6 +42,16 @@ func (p *Pins) open(state *fsm.State, self fsm.Member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state, p.self = state, self
+}
+
+// Level is the cluster's level, as far as this master knows.
+func (p *Pins) Level() int {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.state == nil {
+		return level.Base
+	}
+	return p.state.Level()
 }
 
 // learn adds the members that a member named, as of a Raft index.
@@ -116,7 +137,50 @@ func (p *Pins) SPKIOf(node string) ([32]byte, bool) {
 // AddrOf implements peer.Pins.
 func (p *Pins) AddrOf(node string) (string, bool) {
 	m, ok := p.member(node)
+	if at, said := p.said(node); said && at.instead == m.Addr {
+		return at.addr, ok
+	}
 	return m.Addr, ok && m.Addr != ""
+}
+
+// ServerAddr implements raft.ServerAddressProvider: raft's own configuration may have the address of before a move.
+func (p *Pins) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
+	if addr, ok := p.AddrOf(string(id)); ok {
+		return raft.ServerAddress(addr), nil
+	}
+	return "", fmt.Errorf("%s: %w", id, peer.ErrUnknownPeer)
+}
+
+func (p *Pins) said(node string) (newAddr, bool) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	at, ok := p.moved[node]
+	return at, ok
+}
+
+// believe takes the address that the owner of a node key names. It reports whether a member has moved by that.
+//
+// All masters may get new addresses at once, and without a quorum nobody can change a record. So a member's own word
+// counts instead of its record, until the record changes.
+func (p *Pins) believe(spki [32]byte, addr string) bool {
+	node, ok := p.NodeBySPKI(spki)
+	if !ok {
+		return false
+	}
+	if at, ok := p.AddrOf(node); ok && at == addr {
+		return false
+	}
+	m, ok := p.member(node)
+	if !ok {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.moved == nil {
+		p.moved = make(map[string]newAddr)
+	}
+	p.moved[node] = newAddr{addr: addr, instead: m.Addr} // bounded: only members get here
+	return true
 }
 
 func toPeer(m fsm.Member) *clusterpb.Peer {

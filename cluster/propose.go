@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/vmihailenco/msgpack/v5"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -29,34 +28,53 @@ const (
 // errElsewhere says that this master is not, or no longer, the leader: ask again.
 var errElsewhere = errors.New("not the leader")
 
+// errLost says that this master stopped being the leader while an entry was under way: a later leader may commit it.
+var errLost = fmt.Errorf("%w any more", errElsewhere)
+
 // Propose applies a command on the cluster, through the leader wherever it is, and returns when it is applied here
 // too: with what it did and its index. A refusal by the state is in the Result, not an error.
 //
-// A connection or a leader lost on the way makes it try again until ctx ends (10 s at most). Operators' changes of keys,
-// members and reactors and claims of scheduled runs happen once all the same and give their first Result; a repeat of any other command does no harm.
-// Without a quorum it gives up early with a *NoQuorumError.
+// A connection or a leader lost on the way makes it try again until ctx ends (10 s at most). Audited changes, deletions of
+// tokens and claims of scheduled runs happen once all the same and give their first Result; a repeat of any other command does no harm.
+// Without a quorum it gives up early with a *NoQuorumError. If the command may have reached the log by then, the error is an
+// *UnknownOutcomeError as well.
 func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, error) {
-	entry, err := encodeOnce(c)
+	audited, err := n.audited(ctx, c)
+	if err != nil {
+		return fsm.Result{}, 0, fmt.Errorf("propose: %w", err)
+	}
+	entry, err := encodeOnce(audited)
 	if err != nil {
 		return fsm.Result{}, 0, fmt.Errorf("propose: %w", err)
 	}
 	begin := time.Now()
+	if len(entry) > maxEntry {
+		return fsm.Result{}, 0, fmt.Errorf("propose %T of %d bytes: %w", c, len(entry), ErrTooLarge)
+	}
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
+	if err := n.mayPropose(ctx, c); err != nil {
+		return fsm.Result{}, 0, fmt.Errorf("propose %T: %w", c, err)
+	}
 	var result fsm.Result
 	var index uint64
+	sent := false // an attempt may have reached the log
 	err = n.withLeader(ctx, func(leader string) (err error) {
 		if leader == n.self.Node {
 			result, index, err = n.applyHere(ctx, entry)
 		} else {
 			result, index, err = n.applyThere(ctx, leader, entry)
 		}
+		sent = sent || mayHappen(err)
 		return err
 	})
 	if err == nil {
 		err = n.machine.wait(ctx, index)
 	}
 	n.m.proposed(err, time.Since(begin))
+	if err != nil && sent {
+		err = &UnknownOutcomeError{Check: checkOf(c), cause: err}
+	}
 	if err != nil {
 		return fsm.Result{}, 0, fmt.Errorf("propose %T: %w", c, err)
 	}
@@ -67,7 +85,8 @@ func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, 
 // between, and its second result would say that nothing had changed.
 func encodeOnce(c fsm.Command) ([]byte, error) {
 	switch c.(type) {
-	case *fsm.ChangeKeys, *fsm.MarkMember, *fsm.RemoveMember, *fsm.AllowMember, *fsm.Restore, *fsm.ChangeReactor, *fsm.ClaimRun, *fsm.DropToken:
+	case *fsm.ChangeKeys, *fsm.MarkMember, *fsm.RemoveMember, *fsm.AllowMember, *fsm.Restore, *fsm.ChangeReactor, *fsm.ClaimRun, *fsm.DropToken,
+		*fsm.Audited:
 		token := make([]byte, 16)
 		if _, err := rand.Read(token); err != nil {
 			return nil, err
@@ -105,6 +124,30 @@ func (n *Node) withLeader(ctx context.Context, f func(leader string) error) erro
 			return n.noQuorum(fmt.Errorf("%w: %w", context.Cause(ctx), err))
 		}
 	}
+}
+
+// mayHappen says whether an attempt that ended so may have its effect all the same, or has had it.
+func mayHappen(err error) bool {
+	switch status.Code(err) {
+	case codes.FailedPrecondition, codes.InvalidArgument, codes.PermissionDenied, codes.Unimplemented:
+		return false // the leader said so before it did anything
+	}
+	return !errors.Is(err, errElsewhere) || errors.Is(err, errLost)
+}
+
+// checkOf names how an operator finds out whether a command was carried out.
+func checkOf(c fsm.Command) string {
+	switch c.(type) {
+	case *fsm.ChangeKeys, *fsm.Restore:
+		return "salt-key -L"
+	case *fsm.RemoveMember, *fsm.MarkMember, *fsm.AllowMember:
+		return "salt-run cluster.members"
+	case *fsm.ChangeReactor:
+		return "salt-run reactor.list"
+	case *fsm.SetJoinKey:
+		return "salt-run cluster.rotate_secret, whose new secret is then the one that counts"
+	}
+	return "salt-run cluster.health, and repeat it"
 }
 
 func retryable(err error) bool {
@@ -173,9 +216,10 @@ func await(ctx context.Context, f raft.Future) error {
 		return context.Cause(ctx)
 	}
 	switch {
-	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrAbortedByRestore),
-		errors.Is(err, raft.ErrLeadershipTransferInProgress), errors.Is(err, raft.ErrEnqueueTimeout):
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress), errors.Is(err, raft.ErrEnqueueTimeout):
 		return fmt.Errorf("%w: %w", errElsewhere, err)
+	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrAbortedByRestore), errors.Is(err, raft.ErrRaftShutdown):
+		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	return err
 }
@@ -189,8 +233,8 @@ func (n *Node) applyThere(ctx context.Context, leader string, entry []byte) (fsm
 	if err != nil {
 		return fsm.Result{}, 0, err
 	}
-	var result fsm.Result
-	if err := msgpack.Unmarshal(r.GetResult(), &result); err != nil {
+	result, err := fsm.DecodeResult(r.GetResult())
+	if err != nil {
 		return fsm.Result{}, 0, fmt.Errorf("read result of %s: %w", leader, err)
 	}
 	return result, r.GetIndex(), nil
@@ -275,9 +319,12 @@ func (n *Node) readIndexHere(ctx context.Context) (uint64, error) {
 	if !n.IsLeader() {
 		return 0, errElsewhere
 	}
-	index := n.machine.applied.Load()
+	term, index := n.raft.CurrentTerm(), n.machine.applied.Load()
 	if err := await(ctx, n.raft.VerifyLeader()); err != nil {
 		return 0, err
+	}
+	if n.raft.CurrentTerm() != term { // another one led in between, and may have acknowledged more
+		return 0, errElsewhere
 	}
 	n.verified.Store(time.Now().UnixNano())
 	return index, nil

@@ -13,12 +13,12 @@ import (
 func (n *Node) watch(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	begun, caughtUp := false, false
+	caughtUp, away, serving := false, false, false // away: was out, so that only a leader can tell what has changed since
 	var asked, refreshed time.Time
 	for {
 		moved := n.moved.next()
 		now := time.Now()
-		_, leader := n.raft.LeaderWithID()
+		leader, leaderID := n.raft.LeaderWithID()
 		if leader != "" {
 			n.leaderless.Store(0)
 		} else {
@@ -29,27 +29,39 @@ func (n *Node) watch(ctx context.Context) error {
 			n.left.Store(false)
 			n.noteJoined()
 		} else if isClosed(n.joined) && !n.left.Swap(true) {
-			n.log.Warn("this master is no longer a member of the cluster; remove its data directory to join again", "peer", n.self.ID)
+			n.noteRemoved("")
 		}
+		n.noteDisowned()
+		if n.out() {
+			away, caughtUp = true, false
+			n.begun.Store(false)
+		}
+		begun := n.begun.Load()
 		if !begun && member {
 			n.answerable.Store(true) // before the question below, so that no change slips in between
 		}
-		if !begun && member && !n.founding.Load() && slices.Contains(n.state.Ring().Members, n.self.Node) {
+		if !begun && !n.out() && n.mayBegin() {
 			if !caughtUp && leader != "" && now.Sub(asked) > 500*time.Millisecond {
 				asked = now
 				short, cancel := context.WithTimeout(ctx, time.Second)
-				caughtUp = n.ReadIndex(short) == nil
+				caughtUp = n.ReadIndex(short) == nil && n.knowsTime(short, string(leaderID))
 				cancel()
 			}
-			alone := now.Sub(n.started) >= n.cfg.ServeWithout
-			if caughtUp || alone {
+			alone := !away && now.Sub(n.started) >= n.cfg.ServeWithout
+			if (caughtUp || alone) && n.mayBegin() {
 				if err := n.refreshSecrets(); err != nil {
 					return err
 				}
-				begun = true
-				close(n.serving)
+				n.begun.Store(true)
+				if !isClosed(n.serving) {
+					close(n.serving)
+				}
 				n.log.Info("serving", "index", n.state.AppliedIndex(), "leader_heard", caughtUp)
 			}
+		}
+		if s := n.Serving(); s != serving {
+			serving = s
+			n.served.beat()
 		}
 		if now.Sub(refreshed) > time.Second {
 			refreshed = now
@@ -64,6 +76,23 @@ func (n *Node) watch(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// mayBegin says whether the state knows this master as a member whose share of the data is its own.
+func (n *Node) mayBegin() bool {
+	_, member := n.state.MemberByNode(n.self.Node)
+	return member && !n.founding.Load() && slices.Contains(n.state.Ring().Members, n.self.Node)
+}
+
+// knowsTime says whether this master's clock was compared with those of most members; it asks the leader for that.
+func (n *Node) knowsTime(ctx context.Context, leader string) bool {
+	if !n.clockJudged.Load() {
+		if leader != n.self.Node {
+			n.ask(ctx, leader)
+		}
+		n.followClocks()
+	}
+	return n.clockJudged.Load()
 }
 
 func (n *Node) noteJoined() {
@@ -99,7 +128,7 @@ func (n *Node) LeaderHeard() time.Time {
 // caught up with the leader or looked for one in vain for Config.ServeWithout. Cut off for longer than
 // Config.IsolatedServe, or removed, it serves no more.
 func (n *Node) Serving() bool {
-	if !isClosed(n.serving) || n.left.Load() || n.barred.Load() {
+	if !n.begun.Load() || n.out() {
 		return false
 	}
 	if n.cfg.IsolatedServe <= 0 {
@@ -120,7 +149,9 @@ func (n *Node) NotServing() string {
 		return ""
 	case n.left.Load() || n.barred.Load():
 		return "it was removed from its cluster"
-	case isClosed(n.serving):
+	case n.disowned.Load():
+		return "the members of its cluster refuse its node key: it was removed, or its disk is an old copy"
+	case n.begun.Load():
 		return "it has not heard its leader for longer than cluster_isolated_serve_seconds"
 	case !isClosed(n.joined):
 		return "it has not joined its cluster: none of cluster_peers has let it in, and it may not found one alone"
@@ -130,13 +161,17 @@ func (n *Node) NotServing() string {
 	return "it has not caught up with the leader of its cluster"
 }
 
-// Ready says whether this master serves, is not being drained, and its state is no older than Config.StaleLimit.
+// Ready says whether this master serves, is not being drained, its state is no older than Config.StaleLimit, and it is
+// fit (Config.Unfit).
 func (n *Node) Ready() bool {
+	if n.cfg.Unfit != nil && n.cfg.Unfit() != nil {
+		return false
+	}
 	m, _ := n.state.MemberByNode(n.self.Node)
 	return n.Serving() && !m.Draining && time.Since(n.LeaderHeard()) <= n.cfg.StaleLimit
 }
 
-// WaitServing returns when this master begins to serve.
+// WaitServing returns when this master has begun to serve, whether or not it was removed since.
 func (n *Node) WaitServing(ctx context.Context) error {
 	select {
 	case <-n.serving:

@@ -100,7 +100,7 @@ func (n *Node) beginAnew(ctx context.Context) error {
 	if n.recovering == "" {
 		return nil
 	}
-	if err := n.do(ctx, &fsm.Recover{Node: n.self.Node, UUID: n.recovering, At: time.Now().UTC()}); err != nil {
+	if err := n.do(ctx, &fsm.Recover{Node: n.self.Node, UUID: n.recovering, At: n.utc()}); err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
 	if err := n.recovered(); err != nil {

@@ -101,7 +101,7 @@ func TestGivenUpMasterIsRefusedByName(t *testing.T) {
 	})
 	back := c.Nodes[1]
 	back.Start()
-	c.Wait("refused by name", says(back, "remove its data directory to join this one"))
+	c.Wait("refused by name", says(back, "move its data directory to another place"))
 	if len(survivor.Members()) != 1 || back.Ready() {
 		t.Error("it takes part")
 	}

@@ -34,9 +34,9 @@ func (n *Node) PutBack(ctx context.Context, saved fsm.Saved) (unconfirmed []stri
 	if _, err := rand.Read(token); err != nil {
 		return nil, fmt.Errorf("put state back: %w", err)
 	}
-	parts, end := saved.Split(string(token), time.Now().UTC(), restorePart)
+	parts, end := saved.Split(string(token), n.utc(), restorePart)
 	for _, p := range parts {
-		p.At = time.Now().UTC()
+		p.At = n.utc()
 		if _, err := n.propose(ctx, p); err != nil {
 			return nil, fmt.Errorf("put state back: nothing was changed; lay aside part %d of %d: %w", p.Number+1, len(parts), err)
 		}
@@ -64,9 +64,9 @@ func (n *Node) propose(ctx context.Context, c fsm.Command) (index uint64, err er
 
 // forgetRestore throws away the parts of a restore whose master went away in the middle of it.
 func (n *Node) forgetRestore(ctx context.Context) error {
-	if since, ok := n.state.Unfinished(); !ok || time.Since(since) < restoreAge {
+	if since, ok := n.state.Unfinished(); !ok || n.Now().Sub(since) < restoreAge && !n.foreseen(since) {
 		return nil
 	}
 	n.log.Warn("parts of a restore that did not come to its end are thrown away; run salt-run cluster.restore again")
-	return n.do(ctx, &fsm.RestorePart{Token: "none", At: time.Now().UTC()})
+	return n.do(ctx, &fsm.RestorePart{Token: "none", At: n.utc()})
 }

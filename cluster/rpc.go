@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/vmihailenco/msgpack/v5"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"clustermaster/cluster/clusterpb"
 	"clustermaster/cluster/fsm"
+	"clustermaster/cluster/level"
 	"clustermaster/transport/peer"
 )
 
@@ -39,6 +39,8 @@ func code(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, errLost):
+		return status.Error(codes.Aborted, err.Error())
 	case errors.Is(err, errElsewhere):
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -51,15 +53,20 @@ func (s *service) Propose(ctx context.Context, r *clusterpb.ProposeRequest) (*cl
 	if _, err := s.caller(ctx); err != nil {
 		return nil, err
 	}
-	// What this master can't read must not get into the log: it would stop all that are as old.
-	if _, err := fsm.Decode(r.GetCommand()); err != nil {
+	// What this master can't read, or is above the cluster's level, must not get into the log: it would stop all that
+	// are as old.
+	c, err := fsm.Decode(r.GetCommand())
+	if err == nil {
+		err = s.n.withinLevel(fsm.Needs(c))
+	}
+	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	result, index, err := s.n.applyHere(ctx, r.GetCommand())
 	if err != nil {
 		return nil, code(err)
 	}
-	b, err := msgpack.Marshal(&result)
+	b, err := fsm.EncodeResult(result)
 	if err != nil {
 		return nil, code(err)
 	}
@@ -104,7 +111,7 @@ func (s *service) Admit(ctx context.Context, r *clusterpb.AdmitRequest) (*cluste
 	if !ok {
 		return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("joiner %q: not a member record", r.GetJoiner().GetId()))
 	}
-	reply, err := s.n.admitHere(ctx, joiner, r.GetUuid())
+	reply, err := s.n.admitHere(ctx, joiner, max(int(r.GetJoiner().GetLevel()), level.Base), r.GetUuid())
 	if err != nil {
 		return nil, code(err)
 	}
@@ -127,8 +134,11 @@ func (s *service) Status(ctx context.Context, _ *clusterpb.StatusRequest) (*clus
 		return nil, err
 	}
 	leader, _ := s.n.Leader()
+	check := s.n.checks.last()
 	return &clusterpb.StatusReply{
 		Applied: s.n.machine.applied.Load(), Term: s.n.Term(), Leader: leader,
 		Serving: s.n.Serving(), Ready: s.n.Ready(), Version: s.n.cfg.Version, Sync: toSyncStatus(s.n.syncState()),
+		Level: uint32(level.Supported()), Now: s.n.cfg.Now().UnixMicro(),
+		Backup: toSeconds(s.n.LastBackup()), Alarms: s.n.Alarms(), Checked: check.index, Checksum: []byte(check.sum),
 	}, nil
 }

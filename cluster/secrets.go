@@ -148,7 +148,7 @@ func (n *Node) rotateAES(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, index, err := n.Propose(ctx, &fsm.StageAES{Key: key.String(), At: time.Now().UTC()})
+	r, index, err := n.Propose(ctx, &fsm.StageAES{Key: key.String(), At: n.utc()})
 	if err == nil {
 		err = refused(r)
 	}
@@ -156,7 +156,7 @@ func (n *Node) rotateAES(ctx context.Context) error {
 		return err
 	}
 	n.ConfirmEverywhere(ctx, index)
-	return n.activate(ctx, &fsm.ActivateAES{Epoch: r.Epoch, At: time.Now().UTC()})
+	return n.activate(ctx, &fsm.ActivateAES{Epoch: r.Epoch, At: n.utc()})
 }
 
 // RotateSession gives the cluster a new session secret, as RotateAES. Minions' session keys of the old one open
@@ -174,7 +174,7 @@ func (n *Node) rotateSession(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, index, err := n.Propose(ctx, &fsm.StageSession{Secret: secret, At: time.Now().UTC()})
+	r, index, err := n.Propose(ctx, &fsm.StageSession{Secret: secret, At: n.utc()})
 	if err == nil {
 		err = refused(r)
 	}
@@ -182,7 +182,7 @@ func (n *Node) rotateSession(ctx context.Context) error {
 		return err
 	}
 	n.ConfirmEverywhere(ctx, index)
-	return n.activate(ctx, &fsm.ActivateSession{Epoch: r.Epoch, At: time.Now().UTC()})
+	return n.activate(ctx, &fsm.ActivateSession{Epoch: r.Epoch, At: n.utc()})
 }
 
 func (n *Node) activate(ctx context.Context, c fsm.Command) error {

@@ -83,7 +83,7 @@ func TestFollowerThatRefusesIsNotGivenUp(t *testing.T) {
 	t.Parallel()
 	log := hclog.NewNullLogger()
 	own := newLoopback(t)
-	trans := newTransport(own, log)
+	trans := newTransport(own, nil, log)
 	servers := []raft.Server{{ID: "leader", Address: raft.ServerAddress(own.Addr().String())}}
 	stop := make(chan struct{})
 	var wg sync.WaitGroup

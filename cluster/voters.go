@@ -16,7 +16,7 @@ const handGap = 5 * time.Second
 
 // mayVote says whether a member may be given a vote: nobody ordered otherwise, and it did not just lose it.
 func (n *Node) mayVote(m fsm.Member) bool {
-	return !m.Learner && (m.Demoted.IsZero() || time.Since(m.Demoted) >= n.cfg.DemoteCooldown)
+	return !m.Learner && (m.Demoted.IsZero() || n.Now().Sub(m.Demoted) >= n.cfg.DemoteCooldown || n.foreseen(m.Demoted))
 }
 
 // demote takes the vote of members that are to have none. The leader itself hands over first.
@@ -91,7 +91,7 @@ func (n *Node) replaceVoter(ctx context.Context, caughtUp uint64) error {
 		return nil
 	}
 	// The mark first: after a crash in between, the next leader must not give the vote back at once.
-	if err := n.do(ctx, &fsm.MarkMember{Node: dead.Node, Mark: fsm.MarkDemoted, At: time.Now().UTC()}); err != nil {
+	if err := n.do(ctx, &fsm.MarkMember{Node: dead.Node, Mark: fsm.MarkDemoted, At: n.utc()}); err != nil {
 		return err
 	}
 	if err := await(ctx, n.raft.DemoteVoter(raft.ServerID(dead.Node), 0, enqueueTimeout)); err != nil {

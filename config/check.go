@@ -3,24 +3,46 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"clustermaster/internal/seal"
 	"clustermaster/internal/yaml11"
 )
 
 // check finds what no single type or range can tell.
 func (l *loader) check() {
+	l.checkLogging()
 	l.checkNetwork()
 	l.checkKeys()
 	l.checkCluster()
+	l.checkBackups()
 	l.checkMissing()
+}
+
+// checkBackups refuses scheduled backups that could not be made.
+func (l *loader) checkBackups() {
+	o := l.o
+	if o.BackupDir == "" {
+		return
+	}
+	if !filepath.IsAbs(o.BackupDir) {
+		l.refuse("backup_dir", "is %q; an absolute path is needed", o.BackupDir)
+	}
+	if !filepath.IsAbs(o.BackupPassphraseFile) {
+		l.refuse("backup_dir", "backups are sealed, and backup_passphrase_file is %q; write a passphrase of 12 characters or more to a file and give "+
+			"its absolute path", o.BackupPassphraseFile)
+	}
 }
 
 var hashTypes = []string{"md5", "sha1", "sha224", "sha256", "sha384", "sha512"}
 
 func (l *loader) checkNetwork() {
 	o := l.o
+	if _, err := o.DiskReserveSize(); err != nil {
+		l.refuse("disk_reserve", "%v", err)
+	}
 	if o.Transport != "zeromq" {
 		l.refuse("transport", "is %q; minions are served over zeromq only, take the option out", o.Transport)
 	}
@@ -72,6 +94,11 @@ func (o *Options) ProxyFrom() []netip.Prefix {
 	if !o.ProxyProtocol {
 		return nil
 	}
+	return o.Balancers()
+}
+
+// Balancers lists the networks of proxy_protocol_from, also while proxy_protocol is off.
+func (o *Options) Balancers() []netip.Prefix {
 	var list []netip.Prefix
 	for _, s := range o.ProxyProtocolFrom {
 		if p, err := parsePrefix(s); err == nil {
@@ -83,6 +110,11 @@ func (o *Options) ProxyFrom() []netip.Prefix {
 
 func (l *loader) checkKeys() {
 	o := l.o
+	if o.SealKey != "" {
+		if err := seal.CheckSource(o.SealKey); err != nil {
+			l.refuse("seal_key", "%v", err)
+		}
+	}
 	if !slices.Contains(hashTypes, o.HashType) {
 		l.refuse("hash_type", "is %q; one of %s is needed", o.HashType, strings.Join(hashTypes, ", "))
 	}
@@ -167,6 +199,9 @@ func (l *loader) checkMissing() {
 	l.warnUnused()
 	if o.EnableClearCommands {
 		l.warn("enable_clear_commands", "orders of users on port %d cross the network unsealed, with their keys, passwords and tokens; the commands don't need it", o.RetPort)
+	}
+	if o.OrderMasters && len(o.Syndics) == 0 {
+		l.warn("order_masters", "the returns of syndics are refused: name the ids of the syndics in the option syndics, like [syndic-*]")
 	}
 	if o.OpenMode {
 		l.warn("open_mode", "every minion that asks is let in, with any key; turn it off as soon as you can")

@@ -9,10 +9,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // minSecret is the least number of characters of cluster_secret.
 const minSecret = 16
+
+// leastElection is the least cluster_election_min: Raft sends ten heartbeats in that time.
+const leastElection = 100 * time.Millisecond
 
 // DefaultHealthPort is where /livez and /readyz are answered unless
 // health_listen says otherwise; /metrics is on the next port.
@@ -59,8 +63,11 @@ func (l *loader) checkCluster() {
 	default:
 		l.refuse("cluster_max_voters", "is %d, less than cluster_min_voters (%d); raise the one or lower the other", o.ClusterMaxVoters, o.ClusterMinVoters)
 	}
-	if o.ClusterElectionMax != 0 && o.ClusterElectionMax < o.ClusterElectionMin {
-		l.refuse("cluster_election_max", "is less than cluster_election_min")
+	if d := o.ClusterElectionMin; d != 0 && d < leastElection {
+		l.refuse("cluster_election_min", "is %d ms; at least %d ms are needed, else busy masters elect all the time", d.Milliseconds(), leastElection.Milliseconds())
+	}
+	if d := o.ClusterElectionMax; d != 0 && d < max(o.ClusterElectionMin, 2*leastElection) {
+		l.refuse("cluster_election_max", "is %d ms; at least cluster_election_min and %d ms are needed", d.Milliseconds(), 2*leastElection.Milliseconds())
 	}
 	if _, err := o.ResolveAdvertise(); err != nil {
 		option := "interface"

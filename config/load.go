@@ -64,6 +64,7 @@ func load(path string, h host) (*Options, []Warning, error) {
 	o := &Options{ConfFile: path, Extra: make(map[string]any, len(s.values)), origins: s.origins}
 	l := &loader{o: o, warnings: s.warnings}
 	l.aliases(&s)
+	l.hours(&s)
 	l.fill(s.values)
 	o.paths(h)
 	l.check()
@@ -117,6 +118,21 @@ func (l *loader) aliases(s *source) {
 		l.warn(a[0], "old name, use %s", a[1])
 		s.values = s.values.Set(a[1], v)
 		s.origins[a[1]] = s.origins[a[0]]
+	}
+}
+
+// hours reads keep_jobs of Salt 3006 and 3007, which are hours and count unless keep_jobs_seconds is changed
+// (salt.utils.job.get_keep_jobs_seconds).
+func (l *loader) hours(s *source) {
+	v, ok := s.values.Get("keep_jobs")
+	if n, isNumber := whole(v); ok && isNumber && n != 24 { // 24 is the default
+		if seconds, given := s.values.Get("keep_jobs_seconds"); !given || reflect.DeepEqual(seconds, table()["keep_jobs_seconds"].fallback) {
+			s.values = s.values.Set("keep_jobs_seconds", int64(n)*3600)
+			s.origins["keep_jobs_seconds"] = s.origins["keep_jobs"]
+			l.warn("keep_jobs", "old name, use keep_jobs_seconds: %d", int64(n)*3600)
+		} else {
+			l.warn("keep_jobs", "ignored, keep_jobs_seconds is set as well")
+		}
 	}
 }
 

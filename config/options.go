@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"clustermaster/internal/diskspace"
 	"clustermaster/internal/yaml11"
 )
 
@@ -102,10 +103,21 @@ type Options struct {
 	ClusterVoterHealthInterval  time.Duration `opt:"cluster_voter_health_check_interval"`
 	ClusterAdvertise            string        `opt:"cluster_advertise" own:"''"`
 	ClusterStaleLimit           time.Duration `opt:"cluster_stale_limit" own:"10" min:"2"`
+	ClusterPeerTimeout          time.Duration `opt:"cluster_peer_timeout" own:"1.5" min:"1"`
 	ClusterIsolatedServeSeconds int           `opt:"cluster_isolated_serve_seconds" own:"86400" min:"0"`
+	ClusterClockLimit           time.Duration `opt:"cluster_clock_limit" own:"30" min:"1"`
+	ClusterUpgradeCommand       []string      `opt:"cluster_upgrade_command" own:"[]"`
 	ClusterTransferRate         int           `opt:"cluster_transfer_rate" own:"67108864" min:"65536"`
 	RingDeadAfter               time.Duration `opt:"ring_dead_after" own:"600" min:"10"`
 	RingTombstoneSeconds        int           `opt:"ring_tombstone_seconds" own:"259200" min:"600"`
+	DiskReserve                 string        `opt:"disk_reserve" own:"''"`
+	SealKey                     string        `opt:"seal_key" own:"''"`
+	BackupDir                   string        `opt:"backup_dir" own:"''"`
+	BackupInterval              time.Duration `opt:"backup_interval" own:"86400" min:"5"`
+	BackupKeep                  int           `opt:"backup_keep" own:"14" min:"1"`
+	BackupPassphraseFile        string        `opt:"backup_passphrase_file" own:"''"`
+	BackupJobs                  bool          `opt:"backup_jobs" own:"false"`
+	BackupBy                    string        `opt:"backup_by" own:"leader" oneof:"leader all"`
 	PublishRetry                bool          `opt:"publish_retry" own:"true"`
 	EnableClearCommands         bool          `opt:"enable_clear_commands" own:"false"`
 	HealthListen                string        `opt:"health_listen" own:"''"`
@@ -114,7 +126,10 @@ type Options struct {
 	ProxyProtocolFrom           []string      `opt:"proxy_protocol_from" own:"[]"`
 	MaxFrameSize                int           `opt:"max_frame_size" own:"134217728" min:"65536" max:"2147483647"`
 	MaxConnections              int           `opt:"max_connections" own:"50000" min:"16"`
+	MaxConnectionsPerSource     int           `opt:"max_connections_per_source" own:"0" min:"0"`
 	MaxPendingKeys              int           `opt:"max_pending_keys" own:"10000" min:"1"`
+	MaxPendingKeysPerSource     int           `opt:"max_pending_keys_per_source" own:"1000" min:"0"`
+	UnknownKeyProcessors        int           `opt:"unknown_key_processors" own:"0" min:"0"`
 	RenderPython                string        `opt:"render_python" own:"''"`
 	RenderWorkers               int           `opt:"render_workers" own:"0" min:"0" max:"256"`
 	RenderTimeout               time.Duration `opt:"render_timeout" own:"30" min:"1"`
@@ -169,6 +184,10 @@ type Options struct {
 	PeerRun                 yaml11.Map    `opt:"peer_run" own:"{}"`
 	FileRecv                bool          `opt:"file_recv"`
 	FileRecvMaxSize         int           `opt:"file_recv_max_size" min:"0"`
+	FileRecvMaxDaily        int           `opt:"file_recv_max_daily" own:"10240" min:"0"`
+	MinionJobsMaxHourly     int           `opt:"minion_jobs_max_hourly" own:"36000" min:"0"`
+	MinionMineMaxSize       int           `opt:"minion_mine_max_size" own:"67108864" min:"0"`
+	MinionPillarenvsMax     int           `opt:"minion_pillarenvs_max" own:"256" min:"0"`
 
 	// Files, pillar, states.
 	FileRoots                   Roots         `opt:"file_roots"`
@@ -235,6 +254,7 @@ type Options struct {
 	EventMatchType          string        `opt:"event_match_type" oneof:"startswith endswith find regex fnmatch"`
 	PresenceEvents          bool          `opt:"presence_events" own:"false"`
 	OrderMasters            bool          `opt:"order_masters"`
+	Syndics                 []string      `opt:"syndics" own:"[]"`
 	Schedule                yaml11.Map    `opt:"schedule"`
 	Reactor                 []any         `opt:"reactor"`
 	ReactorWorkerThreads    int           `opt:"reactor_worker_threads" min:"1"`
@@ -263,4 +283,9 @@ type Options struct {
 type origin struct {
 	file string
 	line int
+}
+
+// DiskReserveSize is the option disk_reserve.
+func (o *Options) DiskReserveSize() (diskspace.Size, error) {
+	return diskspace.ParseSize(o.DiskReserve)
 }

@@ -3,7 +3,7 @@ package keystore
 import (
 	"context"
 	"fmt"
-	"slices"
+	"iter"
 	"strings"
 	"time"
 
@@ -11,8 +11,28 @@ import (
 	"clustermaster/wire"
 )
 
-// batch is how many ids one command carries.
-const batch = 10_000
+// entryBytes is about how large a command may get: Raft sends several of them in one message.
+const entryBytes = 128 << 10
+
+// inParts cuts a list into parts of entryBytes; size tells how many bytes of a command one of the list takes.
+func inParts[T any](list []T, size func(T) int) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		begin, sum := 0, 0
+		for i, v := range list {
+			n := size(v)
+			if i > begin && sum+n > entryBytes {
+				if !yield(list[begin:i]) {
+					return
+				}
+				begin, sum = i, 0
+			}
+			sum += n
+		}
+		if begin < len(list) {
+			yield(list[begin:])
+		}
+	}
+}
 
 // Action is what an operator does to keys.
 type Action = fsm.KeyAction
@@ -60,7 +80,7 @@ func (s *Store) Change(ctx context.Context, action Action, ids []string, from ..
 	if action == AcceptKeys {
 		ids, warn.NotKeys = s.sortOut(ids, set)
 	}
-	for part := range slices.Chunk(ids, batch) {
+	for part := range inParts(ids, func(id string) int { return len(id) + 5 }) {
 		c := &fsm.ChangeKeys{Action: action, IDs: part, From: set, At: time.Now().UTC()}
 		r, at, err := s.node.Propose(ctx, c)
 		if err == nil && r.Refused != "" {
@@ -113,7 +133,7 @@ func (s *Store) sortOut(ids []string, from fsm.KeyStates) (keys, notKeys []strin
 
 // Import takes in keys whose id is unknown, in batches; n is how many were taken.
 func (s *Store) Import(ctx context.Context, keys []Key) (n int, err error) {
-	for part := range slices.Chunk(keys, batch/5) { // with their texts a fifth of that many fill a log entry of 1 MB
+	for part := range inParts(keys, func(k Key) int { return len(k.ID) + len(k.Pub) + 100 }) {
 		c := &fsm.ImportKeys{At: time.Now().UTC()}
 		for _, k := range part {
 			c.Keys = append(c.Keys, fsm.Key{ID: k.ID, State: fsm.KeyState(k.State), Pub: wire.CleanKey(k.Pub)})
@@ -130,15 +150,32 @@ func (s *Store) Import(ctx context.Context, keys []Key) (n int, err error) {
 	return n, nil
 }
 
-// ImportDir takes in the keys of a pki directory, in Salt's localfs_key or mmap_key form.
+// ImportDir takes in the keys of a pki directory, in Salt's localfs_key or mmap_key form; n is how many were taken. The
+// log names those that were left out because their id has another key already.
 func (s *Store) ImportDir(ctx context.Context, dir string) (n int, err error) {
 	keys, err := ReadDir(dir)
 	if err != nil {
 		return 0, err
 	}
 	n, err = s.Import(ctx, keys)
-	if n > 0 {
-		s.log.Info("keys taken in", "n", n, "dir", dir)
+	if err != nil {
+		return n, err
 	}
-	return n, err
+	if n > 0 {
+		s.log.Info("minion keys taken over", "n", n, "dir", dir)
+	}
+	var left []string
+	for _, k := range keys {
+		if have, ok := s.node.State().Key(k.ID); ok && k.State == Accepted && (have.Pub != k.Pub || have.State != fsm.KeyAccepted) {
+			left = append(left, k.ID)
+		}
+	}
+	if len(left) > 0 {
+		s.log.Warn("accepted minion keys left out at founding: their ids have another key or state already",
+			"n", len(left), "dir", dir, "minions", strings.Join(left[:min(len(left), maxNamed)], ", "))
+	}
+	return n, nil
 }
+
+// maxNamed bounds the ids in a log line.
+const maxNamed = 20

@@ -24,6 +24,7 @@ type group struct {
 	state    *fsm.State
 	index    uint64
 	writes   int
+	largest  int // bytes of a command
 	reads    int
 	quorum   bool
 	behind   []fsm.Command // what other masters did and this one hears with the next read index
@@ -68,6 +69,11 @@ func (g *group) Propose(_ context.Context, c fsm.Command) (fsm.Result, uint64, e
 	}
 	g.catchUp()
 	g.writes++
+	entry, err := fsm.Encode(c)
+	if err != nil {
+		return fsm.Result{}, 0, err
+	}
+	g.largest = max(g.largest, len(entry))
 	r := g.apply(c)
 	return r, g.index, nil
 }
@@ -112,6 +118,12 @@ func TestOffer(t *testing.T) {
 	have := func(state fsm.KeyState, pub string) fsm.Command {
 		return &fsm.ImportKeys{Keys: []fsm.Key{{ID: "web1", State: state, Pub: pub}}, At: time.Now()}
 	}
+	denied := func(n int) (list []fsm.Command) {
+		for i := range n {
+			list = append(list, have(fsm.KeyDenied, fmt.Sprint(i)))
+		}
+		return list
+	}
 	tests := []struct {
 		name   string
 		have   []fsm.Command
@@ -132,7 +144,16 @@ func TestOffer(t *testing.T) {
 		{name: "new, autosign", pub: a, policy: keystore.Policy{Auto: keystore.AutoAccept}, act: "accept", result: true, ret: true, key: true, writes: 1, reads: 1},
 		{name: "new, autosign, not a key", pub: "nonsense", policy: keystore.Policy{Auto: keystore.AutoAccept}, act: "error", ret: false, writes: 1, reads: 1},
 		{name: "new, autoreject", pub: a, policy: keystore.Policy{Auto: keystore.AutoReject}, act: "reject", ret: false, writes: 1, reads: 1},
-		{name: "new, full", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 1}, act: "full", ret: "full", writes: 1, reads: 1},
+		{name: "new, full", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 1}, act: "full", ret: "full"},
+		{name: "new, full, no quorum", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, cut: true, pub: a, policy: keystore.Policy{MaxPending: 1}, act: "full", ret: "full"},
+		{name: "new, full, autoreject", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 1, Auto: keystore.AutoReject}, act: "full", ret: "full"},
+		{name: "new, full, autosign", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 1, Auto: keystore.AutoAccept}, act: "accept", result: true, ret: true, key: true, writes: 1, reads: 1},
+		{name: "new, full of its source", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 9, MaxPerSource: 1, Source: "192.0.2.1"}, act: "full", ret: "full"},
+		{name: "new, full of another source", have: []fsm.Command{&fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 9, MaxPerSource: 1, Source: "192.0.2.2"}, act: "pend", result: true, ret: true, writes: 1, reads: 1},
+		{name: "pending retry, full", have: []fsm.Command{have(fsm.KeyPending, a), &fsm.OfferKey{ID: "other", Pub: "x", Source: "192.0.2.1", At: time.Now()}}, pub: a, policy: keystore.Policy{MaxPending: 1}, act: "pend", result: true, ret: true},
+		{name: "accepted, other key, denied ones full", have: append([]fsm.Command{have(fsm.KeyAccepted, a)}, have(fsm.KeyDenied, "x")), pub: b, policy: keystore.Policy{MaxPending: 1}, act: "denied", ret: false, reads: 1},
+		{name: "accepted, other key, denied ones of the id full", have: append([]fsm.Command{have(fsm.KeyAccepted, a)}, denied(8)...), pub: b, act: "denied", ret: false, reads: 1},
+		{name: "pending, other key, denied ones of the id full", have: append([]fsm.Command{have(fsm.KeyPending, a)}, denied(8)...), pub: b, act: "denied", ret: false, reads: 1},
 		{name: "pending retry", have: []fsm.Command{have(fsm.KeyPending, a)}, pub: a, act: "pend", result: true, ret: true},
 		{name: "pending, other key", have: []fsm.Command{have(fsm.KeyPending, a)}, pub: b, act: "denied", ret: false, writes: 1, reads: 1},
 		{name: "pending, autosign", have: []fsm.Command{have(fsm.KeyPending, a)}, pub: a, policy: keystore.Policy{Auto: keystore.AutoAccept}, act: "accept", result: true, ret: true, key: true, writes: 1, reads: 1},
@@ -251,6 +272,30 @@ func TestChange(t *testing.T) {
 	}
 	if l := s.List(); len(l[keystore.Rejected]) != 1 || len(l[keystore.Denied]) != 1 || len(l) != 4 {
 		t.Errorf("list: %v", l)
+	}
+}
+
+// TestCommandsAreSmall: lists of keys travel in parts, and nothing of them is lost.
+func TestCommandsAreSmall(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	s := store(t, g)
+	const n = 3000
+	keys, ids := make([]keystore.Key, n), make([]string, n)
+	for i := range keys {
+		ids[i] = fmt.Sprintf("%0250d", i)
+		keys[i] = keystore.Key{ID: ids[i], State: keystore.Pending, Pub: pems()[0]}
+	}
+	if taken, err := s.Import(t.Context(), keys); err != nil || taken != n {
+		t.Errorf("imported %d, %v", taken, err)
+	}
+	for _, action := range []keystore.Action{keystore.AcceptKeys, keystore.DeleteKeys} {
+		if changed, _, err := s.Change(t.Context(), action, ids, keystore.Pending, keystore.Accepted); err != nil || len(changed) != n {
+			t.Errorf("action %d: %d changed, %v", action, len(changed), err)
+		}
+	}
+	if g.largest > 132<<10 {
+		t.Errorf("a command has %d bytes", g.largest)
 	}
 }
 

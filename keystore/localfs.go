@@ -63,6 +63,18 @@ func ReadDir(dir string) ([]Key, error) {
 	return keys, nil
 }
 
+// CountAccepted counts the accepted keys that ReadDir finds.
+func CountAccepted(dir string) (int, error) {
+	keys, err := ReadDir(dir)
+	n := 0
+	for _, k := range keys {
+		if k.State == Accepted {
+			n++
+		}
+	}
+	return n, err
+}
+
 // keyName says whether a file name in a key folder is a minion's id.
 func keyName(name string) bool { return !strings.HasPrefix(name, ".") && wire.ValidID(name) }
 

@@ -29,8 +29,8 @@ type Policy struct {
 	Open         bool   // open_mode
 	Auto         Auto   // of this id and these grains
 	MaxPending   int    // max_pending_keys: unvetted keys in all; 0: no bound
-	MaxPerSource int    // of these from one Source; 0: no bound. Behind a balancer without PROXY protocol all have one
-	Source       string // address of the minion
+	MaxPerSource int    // max_pending_keys_per_source: of these from one Source; 0: no bound
+	Source       string // address of the minion, or a network of such
 }
 
 // Outcome is the answer to an offered key.
@@ -57,9 +57,10 @@ func outcome(act string) Outcome {
 // Offer decides on the key that a minion shows when it signs in (rows 3 to 10 of the order of checks in
 // 1-channel.md 6.2). pub is the cleaned PEM text.
 //
-// A known key in an unchanged state costs no message and no write. Anything that may end in a refusal, which makes a
-// stock minion exit for good, is first made sure of with the leader; without a quorum the minion is told to wait, as if
-// pending, and nothing is stored. The error is nil; it is there for stores that can fail otherwise.
+// A known key in an unchanged state costs no message and no write, and neither does a new one where the list of those is
+// full. Anything that may end in a refusal, which makes a stock minion exit for good, is first made sure of with the
+// leader; without a quorum the minion is told to wait, as if pending, and nothing is stored. A refused key that is not
+// kept costs no write either. The error is nil; it is there for stores that can fail otherwise.
 func (s *Store) Offer(ctx context.Context, id, pub string, p Policy) (Outcome, error) {
 	out := s.offer(ctx, id, pub, p)
 	s.m.offers.WithLabelValues(out.Act).Inc()
@@ -107,6 +108,11 @@ func (s *Store) offer(ctx context.Context, id, pub string, p Policy) Outcome {
 func (s *Store) known(id, pub string, p Policy) (Outcome, bool) {
 	k, ok := s.node.State().Key(id)
 	switch {
+	case !ok && !p.Open && p.Auto != AutoAccept:
+		if bound := s.node.State().Full(p.MaxPending, p.MaxPerSource, p.Source); bound != "" {
+			s.m.unkept.WithLabelValues(string(bound)).Inc()
+			return outcome("full"), true // the minion tries again
+		}
 	case !ok:
 	case k.State == fsm.KeyAccepted && k.Pub == pub:
 		if a, ok := s.Accepted(id); ok && a.Pub != nil {
@@ -132,10 +138,14 @@ func (s *Store) settled(id, pub string, p Policy) (Outcome, bool) {
 		return outcome("reject"), true
 	case k.State == fsm.KeyAccepted && k.Pub == pub:
 		return s.finish(id, "accept"), true
-	case k.State == fsm.KeyAccepted && s.node.State().IsDenied(id, pub):
-		return outcome("denied"), true
-	case k.State == fsm.KeyPending && k.Pub != pub && p.Auto != AutoReject && s.node.State().IsDenied(id, pub):
-		return outcome("denied"), true
+	case k.State == fsm.KeyAccepted, k.State == fsm.KeyPending && k.Pub != pub && p.Auto != AutoReject:
+		if s.node.State().IsDenied(id, pub) {
+			return outcome("denied"), true
+		}
+		if bound := s.node.State().DeniedFull(id, p.MaxPending); bound != "" {
+			s.m.unkept.WithLabelValues(string(bound)).Inc()
+			return outcome("denied"), true
+		}
 	}
 	return Outcome{}, false
 }

@@ -22,10 +22,11 @@ import (
 // before one may be damaged, so everything is hashed again when it is used. Safe for concurrent use.
 type blobs struct {
 	dir string
+	low func() error // why nothing more is taken; set once after openBlobs, before any other use
 }
 
 func openBlobs(dir string) (*blobs, error) {
-	b := &blobs{dir: dir}
+	b := &blobs{dir: dir, low: func() error { return nil }}
 	if err := os.MkdirAll(b.parts(), 0o700); err != nil {
 		return nil, fmt.Errorf("open blob store: %w", err)
 	}
@@ -130,6 +131,9 @@ func (b *blobs) place(from string, s Sum) error {
 
 // ingest copies from r, hashing, until its end.
 func (b *blobs) ingest(ctx context.Context, r io.Reader, buf []byte, read func(n int64)) (Sum, error) {
+	if err := b.low(); err != nil {
+		return Sum{}, storeError(err)
+	}
 	f, err := os.CreateTemp(b.parts(), "new-*")
 	if err != nil {
 		return Sum{}, storeError(err)
@@ -225,6 +229,9 @@ var errDamaged = errors.New("what was fetched is not what was asked for")
 
 // begin opens the part of a content, hashing what is there of it already.
 func (b *blobs) begin(s Sum, size int64) (*part, error) {
+	if err := b.low(); err != nil {
+		return nil, storeError(err)
+	}
 	f, err := os.OpenFile(b.partPath(s), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, storeError(err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,7 +34,7 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 			continue // two environments may share a folder: one of them syncs it
 		}
 		seen[dir] = true
-		one := scanner{hashes: s.hashes}
+		one := scanner{hashes: s.hashes, hurry: s.opts.reading}
 		if copies {
 			one.blobs = s.blobs
 		}
@@ -49,7 +51,11 @@ func (s *Store) capture(ctx context.Context, tree Tree, env string, copies bool,
 		for _, text := range now.skipped {
 			report.skip(sc, text)
 		}
-		m.Roots = append(m.Roots, Root{Scope: sc, Items: now.manifestItems()})
+		for _, text := range now.notes {
+			report.skip(sc, text)
+		}
+		had, _ := base.Root(sc)
+		m.Roots = append(m.Roots, Root{Scope: sc, Items: now.withHeld(had)})
 	}
 	m.sort()
 	if err := s.hashes.save(); err != nil {
@@ -70,6 +76,43 @@ func (l *live) manifestItems() []Item {
 		}
 	}
 	return out
+}
+
+// withHeld adds to the items what the last sync had of the paths that are held here: nothing is known of those now, and
+// the other masters keep what they have.
+func (l *live) withHeld(had []Item) []Item {
+	items := l.manifestItems()
+	if len(l.held) == 0 {
+		return items
+	}
+	held := heldPaths(l.held)
+	for _, it := range had {
+		if held.covers(it.Path) {
+			items = append(items, it)
+		}
+	}
+	slices.SortFunc(items, func(a, b Item) int { return strings.Compare(a.Path, b.Path) })
+	return items
+}
+
+// heldSet are paths that stay as they are, with all that is below them.
+type heldSet map[string]bool
+
+func heldPaths(paths []string) heldSet {
+	h := make(heldSet, len(paths))
+	for _, p := range paths {
+		h[p] = true
+	}
+	return h
+}
+
+func (h heldSet) covers(path string) bool {
+	for ; path != "" && len(h) > 0; path = parentOf(path) {
+		if h[path] {
+			return true
+		}
+	}
+	return false
 }
 
 // noSpace adds to an error that a file system is full what to do.

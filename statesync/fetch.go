@@ -61,6 +61,7 @@ func (s *Store) hold(ctx context.Context, t *treeState, manifest Sum, size int64
 	if err != nil {
 		return nil, err
 	}
+	s.pins.put(t.tree, manifest, m)
 	lack := s.lacking(m)
 	if len(lack) > 0 {
 		if err := s.takeOwn(ctx, m); err != nil {

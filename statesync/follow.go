@@ -221,6 +221,11 @@ func (s *Store) tidy() {
 			}
 		}
 	}
+	if !s.storing.TryLock() {
+		return // a sync reads the roots here: what it has stored stands in no manifest yet
+	}
+	defer s.storing.Unlock()
+	s.pins.addTo(keep)
 	n, freed, err := s.blobs.gc(keep, s.opts.BlobGrace)
 	s.met.collected.Add(float64(freed))
 	if err != nil {

@@ -48,6 +48,11 @@ func (s *Store) prepare(ctx context.Context, rec *record, m *Manifest, force boo
 		if err != nil {
 			return nil, nil, err
 		}
+		if len(now.held) > 0 {
+			for _, text := range now.skipped {
+				report.skip(want.Scope, text)
+			}
+		}
 		var base []Item
 		first := !rec.has(want.Scope, dir)
 		if !first {

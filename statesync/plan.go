@@ -38,6 +38,7 @@ type planner struct {
 	live  map[string]*found
 
 	dirs   map[string]bool // folders that will be there
+	held   heldSet
 	busy   map[string]bool // folders in which something stays that is not in the manifest
 	ops    []op
 	report *Report
@@ -56,7 +57,7 @@ func byPath(items []Item) map[string]*Item {
 func plan(scope Scope, want, base []Item, now *live, first, force bool, report *Report) []op {
 	p := &planner{
 		scope: scope, force: force, first: first, want: byPath(want), base: byPath(base), live: make(map[string]*found, len(now.items)),
-		dirs: map[string]bool{"": true}, busy: make(map[string]bool), report: report,
+		dirs: map[string]bool{"": true}, held: heldPaths(now.held), busy: make(map[string]bool), report: report,
 	}
 	for i := range now.items {
 		p.live[now.items[i].Path] = &now.items[i]
@@ -117,6 +118,8 @@ func (p *planner) at(path string) (want, base, now *Item) {
 func (p *planner) stays(path string) bool {
 	want, base, now := p.at(path)
 	switch {
+	case p.held.covers(path):
+		return true
 	case same(want, now), p.force:
 		return false
 	case p.first:
@@ -145,6 +148,11 @@ func (p *planner) item(path string) {
 	}
 	isDir := now != nil && now.Kind == Dir
 	switch {
+	case p.held.covers(path):
+		if want != nil { // what is there can't be told from it
+			p.block(path)
+		}
+		return
 	case same(want, now):
 		p.dirs[path] = isDir
 		return

@@ -16,6 +16,7 @@ import (
 type rootDir struct {
 	path string
 	fd   int
+	dev  uint64 // of the file system that the folder is on
 
 	last   string // the folder of lastFD
 	lastFD int    // -1: none
@@ -27,7 +28,12 @@ func openDir(path string) (*rootDir, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	return &rootDir{path: path, fd: fd, lastFD: -1}, nil
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd) // only opened
+		return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return &rootDir{path: path, fd: fd, dev: uint64(st.Dev), lastFD: -1}, nil //nolint:unconvert // types differ between machines
 }
 
 // sub opens a folder below r as one to work below.
@@ -36,7 +42,7 @@ func (r *rootDir) sub(path string) (*rootDir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rootDir{path: r.path + "/" + path, fd: fd, lastFD: -1}, nil
+	return &rootDir{path: r.path + "/" + path, fd: fd, dev: r.dev, lastFD: -1}, nil
 }
 
 func (r *rootDir) Close() {

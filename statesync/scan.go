@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // found is an entry of a tree as it is now.
@@ -24,6 +25,16 @@ type found struct {
 type live struct {
 	items   []found
 	skipped []string // what is not synced, and why
+	notes   []string // what of a synced item the other masters don't get
+	held    []string // paths that can't be read or replaced here: they stay as they are, with all that is below them
+}
+
+// hold leaves what is at a path, and below it, as it is.
+func (l *live) hold(path, why string, st stat) {
+	st.kind = other
+	l.held = append(l.held, path)
+	l.skipped = append(l.skipped, fmt.Sprintf("%q: %s", path, why))
+	l.items = append(l.items, found{Item: Item{Path: path, Kind: other}, stat: st})
 }
 
 // scanner reads a root. With blobs it also copies the contents of files that the store lacks.
@@ -97,6 +108,17 @@ func (sc *scanner) entry(ctx context.Context, path, name string, depth int) erro
 	if len(sc.out.items) >= maxItems {
 		return fmt.Errorf("more than %d items", maxItems)
 	}
+	more, err := sc.root.peculiar(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if more.mount || st.kind == Dir && st.dev != sc.root.dev {
+		sc.out.hold(path, "a mount point; it stays as it is", st)
+		return nil
+	}
+	for _, note := range more.notes {
+		sc.out.notes = append(sc.out.notes, fmt.Sprintf("%q: %s", path, note))
+	}
 	f := found{Item: Item{Path: path, Kind: st.kind}, stat: st}
 	switch st.kind {
 	case Dir:
@@ -114,7 +136,11 @@ func (sc *scanner) entry(ctx context.Context, path, name string, depth int) erro
 		}
 	case File:
 		if f.stat, f.Sum, err = sc.file(ctx, path, st); err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
+			switch why := unreadable(err); {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil
+			case why != "":
+				sc.out.hold(path, why, st)
 				return nil
 			}
 			return err
@@ -123,11 +149,31 @@ func (sc *scanner) entry(ctx context.Context, path, name string, depth int) erro
 	default:
 		sc.out.skipped = append(sc.out.skipped, fmt.Sprintf("%q: neither file, folder nor link", path))
 	}
+	at := len(sc.out.items)
 	sc.out.items = append(sc.out.items, f)
-	if st.kind == Dir {
-		return sc.dir(ctx, path, depth)
+	if st.kind != Dir {
+		return nil
 	}
-	return nil
+	err = sc.dir(ctx, path, depth)
+	if why := unreadable(err); why != "" { // of its names: what fails below it was dealt with there
+		sc.out.items = sc.out.items[:at]
+		sc.out.hold(path, why, st)
+		return nil
+	}
+	return err
+}
+
+// unreadable says why an entry is left as it is; "" if the error is of another kind, which ends the scan.
+func unreadable(err error) string {
+	switch {
+	case errors.Is(err, errMoving):
+		return errMoving.Error()
+	case errors.Is(err, fs.ErrPermission):
+		return "it can't be read: permission denied; it stays as it is"
+	case errors.Is(err, unix.EIO):
+		return "it can't be read: input/output error; it stays as it is"
+	}
+	return ""
 }
 
 // belowRoot takes the root's folder off the beginning of a link's text.
@@ -187,14 +233,14 @@ func (sc *scanner) read(ctx context.Context, path string) (before, after stat, s
 	}
 	at = time.Now()
 	if sc.blobs != nil && sc.want == nil && before.size > 0 {
-		sum, err = sc.blobs.ingest(ctx, f, sc.buf, sc.hurry)
+		sum, err = sc.blobs.ingest(ctx, io.LimitReader(f, before.size), sc.buf, sc.hurry)
 	} else {
 		h := sha256.New()
-		err = sc.copy(ctx, h, f)
+		err = sc.copy(ctx, h, io.LimitReader(f, before.size))
 		h.Sum(sum[:0])
 		if err == nil && sc.copies(sum, before.size) {
 			if _, err = f.Seek(0, io.SeekStart); err == nil {
-				_, err = sc.blobs.ingest(ctx, f, sc.buf, nil)
+				_, err = sc.blobs.ingest(ctx, io.LimitReader(f, before.size), sc.buf, nil)
 			}
 		}
 	}
@@ -204,7 +250,7 @@ func (sc *scanner) read(ctx context.Context, path string) (before, after stat, s
 	return
 }
 
-func (sc *scanner) copy(ctx context.Context, w io.Writer, f *os.File) error {
+func (sc *scanner) copy(ctx context.Context, w io.Writer, f io.Reader) error {
 	for {
 		n, err := f.Read(sc.buf)
 		_, _ = w.Write(sc.buf[:n]) // a hash never fails

@@ -39,10 +39,12 @@ type Options struct {
 	KeepAside   time.Duration // how long what was replaced is kept; default 30 days
 	BlobGrace   time.Duration // how long contents that no head needs are kept; default 1 hour
 	Settle      time.Duration // how old a change must be for a file's hash to be remembered; default 2 s
+	Low         func() error  // says why this master takes no more contents (its disk is almost full), or nil; default: always nil
 	OnInstalled func(t Tree)  // called after an install changed roots; must not block
 
-	fault func(step string) error           // tests: fail or die at a step
-	room  func(path string) (uint64, error) // tests: the free space
+	fault   func(step string) error           // tests: fail or die at a step
+	reading func(n int64)                     // told of bytes read from the roots here; for tests, may be nil
+	room    func(path string) (uint64, error) // tests: the free space
 }
 
 // Peers are the other masters, and the way to them.
@@ -85,6 +87,8 @@ type Store struct {
 	kick    chan struct{}
 	sends   chan struct{} // one for each master that contents are sent to
 	holding chan struct{} // one for the hold under way
+	pins    pins          // manifests whose contents a sync under way counts on
+	storing sync.RWMutex  // read-locked while contents are stored that no manifest lists yet
 	syncMu  sync.Mutex    // held by Sync: one at a time on a master
 }
 
@@ -191,6 +195,9 @@ func Open(dir string, peers Peers, heads Heads, o Options, log *slog.Logger, reg
 	setDefault(&o.KeepAside, 30*24*time.Hour)
 	setDefault(&o.BlobGrace, time.Hour)
 	setDefault(&o.Settle, 2*time.Second)
+	if o.Low == nil {
+		o.Low = func() error { return nil }
+	}
 	if o.room == nil {
 		o.room = room
 	}
@@ -208,6 +215,7 @@ func Open(dir string, peers Peers, heads Heads, o Options, log *slog.Logger, reg
 	if s.blobs, err = openBlobs(filepath.Join(dir, "blobs")); err != nil {
 		return nil, err
 	}
+	s.blobs.low = o.Low
 	s.hashes = loadHashes(filepath.Join(s.dir, "hashes"), o.Settle)
 	for _, tree := range []Tree{FileRoots, PillarRoots} {
 		rec, err := readRecord(s.recordFile(tree), tree)

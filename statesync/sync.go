@@ -43,6 +43,9 @@ func (s *Store) Sync(ctx context.Context, req Request, watch Watch) ([]Result, e
 	if !s.opts.Isolated {
 		return nil, errNotOwn
 	}
+	if err := s.opts.Low(); err != nil {
+		return nil, fmt.Errorf("nothing was published: %w", err)
+	}
 	if !s.syncMu.TryLock() {
 		return nil, ErrBusy
 	}
@@ -84,6 +87,7 @@ func (o *outing) run(ctx context.Context) (Result, error) {
 	if err := o.take(ctx, &own); err != nil {
 		return Result{}, err
 	}
+	defer o.pins.drop(o.t.tree, o.sum)
 	items, bytes := o.m.Totals()
 	r := Result{Tree: o.t.tree, Seq: o.head.Seq, Items: items, Bytes: bytes}
 	var others []Report
@@ -126,6 +130,8 @@ func (o *outing) take(ctx context.Context, own *Report) error {
 		return errors.New(text)
 	}
 	o.head = head
+	o.storing.RLock()
+	defer o.storing.RUnlock()
 	var err error
 	if o.m, err = o.capture(ctx, o.t.tree, o.req.Env, !o.req.Test, rec.manifest, own); err != nil {
 		return err
@@ -135,6 +141,7 @@ func (o *outing) take(ctx context.Context, own *Report) error {
 	if o.sum, err = o.blobs.put(b); err != nil {
 		return noSpace(err, o.blobs.dir)
 	}
+	o.pins.put(o.t.tree, o.sum, o.m)
 	if err := o.fault("captured"); err != nil {
 		return err
 	}

@@ -1,13 +1,17 @@
 package wire
 
-import "fmt"
+import (
+	"encoding/pem"
+	"fmt"
+	"strings"
+)
 
 // SignIn is the load of an _auth request.
 type SignIn struct {
 	ID string
-	// Pub is the offered public key as it came, which need not be a key.
+	// Pub is the text of the offered public key, cleaned (see CleanKey). It parses.
 	Pub string
-	// Nonce is "" below version 2.
+	// Nonce has 32 printable ASCII characters, or is "" below version 2.
 	Nonce string
 	// EncAlgo and SigAlgo are the minion's choice, or the SHA-1 forms; they may be unknown names.
 	EncAlgo, SigAlgo string
@@ -17,8 +21,16 @@ type SignIn struct {
 	AutosignGrains Map
 }
 
+// maxOffered is the longest text of an offered key, in bytes; a key of 16,384 bits takes 2,900.
+const maxOffered = 8 << 10
+
+// minOffered is the smallest modulus of an offered key, in bits.
+const minOffered = 1024
+
 // ParseSignIn reads the load of a clear _auth request. Missing or mistyped id, pub or (from version 2 on) nonce is "bad
-// load", where Salt's worker would stop answering. An id that is not valid is not refused here: it gets a signed "false".
+// load", where Salt's worker would stop answering. So is a pub that is no RSA key of 1,024 to 16,384 bits: the text would
+// be stored, and reach reactors in the event salt/auth. A nonce has the length of Salt's, for the reply that repeats it is
+// signed with the key that signs publications. An id that is not valid is not refused here: it gets a signed "false".
 func ParseSignIn(e Envelope) (SignIn, *Refusal) {
 	s := SignIn{EncAlgo: EncSHA1, SigAlgo: SigSHA1}
 	for _, field := range []struct {
@@ -48,13 +60,39 @@ func ParseSignIn(e Envelope) (SignIn, *Refusal) {
 	}
 	if e.Version < 2 {
 		s.Nonce = ""
-	} else if len(s.Nonce) > maxEchoed {
+	} else if !plainNonce(s.Nonce) {
 		return SignIn{}, BadLoad("auth_nonce")
+	}
+	if len(s.Pub) > maxOffered {
+		return SignIn{}, BadLoad("auth_pub_length")
+	}
+	s.Pub = CleanKey(s.Pub)
+	if !offeredKey(s.Pub) {
+		return SignIn{}, BadLoad("auth_pub_not_a_key")
 	}
 	s.Token = e.Clear.Bytes("token")
 	grains, _ := e.Clear.Get("autosign_grains")
 	s.AutosignGrains, _ = grains.(Map)
 	return s, nil
+}
+
+// plainNonce reports whether s could be a nonce of Salt's: 32 characters. Theirs are hexadecimal digits.
+func plainNonce(s string) bool {
+	return len(s) == nonceSize && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// offeredKey reports whether a cleaned text is one PEM public key and nothing else: pem.Decode passes over text before the
+// block, after it and in its headers, which minions don't send.
+func offeredKey(text string) bool {
+	if !strings.HasPrefix(text, "-----BEGIN ") {
+		return false
+	}
+	block, rest := pem.Decode([]byte(text + "\n"))
+	if block == nil || len(rest) > 0 || len(block.Headers) > 0 {
+		return false
+	}
+	k, err := rsaPublic(block)
+	return err == nil && k.N.BitLen() >= minOffered
 }
 
 // AuthReply packs an answer that hands out nothing: ret is true for pending, false for refused, "full", and so on. It has

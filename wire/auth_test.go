@@ -2,8 +2,15 @@ package wire
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
+	"math/big"
 	"strings"
 	"testing"
 )
@@ -137,7 +144,10 @@ func masked(t *testing.T, reply []byte) []byte {
 }
 
 func TestParseSignInRefuses(t *testing.T) {
-	good := Map{{"cmd", "_auth"}, {"id", "m1"}, {"pub", "not a key"}, {"nonce", docNonce}}
+	key := goldenKey(t, "minion").Public().Text()
+	good := Map{{"cmd", "_auth"}, {"id", "m1"}, {"pub", key}, {"nonce", docNonce}}
+	pub := func(text string) Map { return append(good.Without("pub"), Pair{"pub", text}) }
+	nonce := func(text string) Map { return append(good.Without("nonce"), Pair{"nonce", text}) }
 	tests := []struct {
 		name    string
 		load    Map
@@ -149,8 +159,27 @@ func TestParseSignInRefuses(t *testing.T) {
 		{"no pub", good.Without("pub"), 3, "auth_pub"},
 		{"no nonce", good.Without("nonce"), 2, "auth_nonce"},
 		{"no nonce in v1", good.Without("nonce"), 1, ""},
-		{"long nonce", append(good.Without("nonce"), Pair{"nonce", strings.Repeat("x", 257)}), 3, "auth_nonce"},
+		{"empty nonce", nonce(""), 3, "auth_nonce"},
+		{"short nonce", nonce(docNonce[1:]), 3, "auth_nonce"},
+		{"long nonce", nonce(docNonce + "0"), 2, "auth_nonce"},
+		{"nonce of 32 characters and more bytes", nonce(docNonce[1:] + "\u00fc"), 3, "auth_nonce"},
+		{"nonce with a line break", nonce(docNonce[1:] + "\n"), 3, "auth_nonce"},
 		{"pub bytes", append(good.Without("pub"), Pair{"pub", []byte{0xff}}), 3, "auth_pub"},
+		{"pub empty", pub(""), 3, "auth_pub_not_a_key"},
+		{"pub text", pub("not a key"), 1, "auth_pub_not_a_key"},
+		{"pub of 8 KiB", pub(key + strings.Repeat("\n", 8<<10-len(key))), 3, ""},
+		{"pub of more", pub(key + strings.Repeat("\n", 8<<10-len(key)+1)), 3, "auth_pub_length"},
+		{"pub CRLF", pub(strings.ReplaceAll(key, "\n", "\r\n") + "\r\n"), 3, ""},
+		{"pub behind text", pub("id: x\n" + key), 3, "auth_pub_not_a_key"},
+		{"pub before text", pub(key + "\nfoo:\n  cmd.run: []"), 3, "auth_pub_not_a_key"},
+		{"pub twice", pub(key + "\n" + key), 3, "auth_pub_not_a_key"},
+		{"pub with headers", pub(strings.Replace(key, "\n", "\nfoo: bar\n\n", 1)), 3, "auth_pub_not_a_key"},
+		{"pub elliptic", pub(ellipticKey(t)), 3, "auth_pub_not_a_key"},
+		{"pub of 512 bits", pub(publicKey(t, 512)), 3, "auth_pub_not_a_key"},
+		{"pub of 1023 bits", pub(publicKey(t, 1023)), 3, "auth_pub_not_a_key"},
+		{"pub of 1024 bits", pub(publicKey(t, 1024)), 3, ""},
+		{"pub of 16384 bits", pub(publicKey(t, 16384)), 3, ""},
+		{"pub of 16385 bits", pub(publicKey(t, 16385)), 3, "auth_pub_not_a_key"},
 		{"nonce int", append(good.Without("nonce"), Pair{"nonce", 1}), 3, "auth_nonce"},
 	}
 	for _, tt := range tests {
@@ -162,6 +191,71 @@ func TestParseSignInRefuses(t *testing.T) {
 	s, _ := ParseSignIn(Envelope{Version: 3, Clear: append(good, Pair{"enc_algo", 1}, Pair{"sig_algo", nil}, Pair{"autosign_grains", Map{{"role", "web"}}}, Pair{"token", "text"})})
 	if KnownEncryption(s.EncAlgo) || KnownSignature(s.SigAlgo) || s.AutosignGrains.String("role") != "web" || string(s.Token) != "text" {
 		t.Errorf("got %+v", s)
+	}
+}
+
+// publicKey is the text of a public key with a modulus of so many bits, which need not be a product of two primes.
+func publicKey(t *testing.T, bits int) string {
+	t.Helper()
+	n := new(big.Int).Lsh(big.NewInt(1), uint(bits-1))
+	return publicText(t, &rsa.PublicKey{N: n.Add(n, big.NewInt(1)), E: 65537})
+}
+
+func ellipticKey(t *testing.T) string {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return publicText(t, &k.PublicKey)
+}
+
+func publicText(t *testing.T, key any) string {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return CleanKey(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})))
+}
+
+// A reply to a sign-in repeats the nonce and is signed as publications are, over the sealed load alone. A nonce that holds a
+// load sealed with the AES key, which every accepted minion has, would make the reply a publication; one of 32 characters
+// leaves no place for it.
+func TestSignInReplyIsNoPublication(t *testing.T) {
+	master := goldenKey(t, "master")
+	crypt := NewCrypticle(mustKey(t, golden().AES))
+	good := Map{{"cmd", "_auth"}, {"id", "m1"}, {"pub", goldenKey(t, "minion").Public().Text()}}
+	sealed, err := crypt.sealValue(nil, Map{{"fun", "cmd.run"}}, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, nonce := range map[string]string{"sealed": string(sealed), "256 bytes": strings.Repeat("x", 256), "signature": string(sealed[len(sealed)-32:])} {
+		if _, refusal := ParseSignIn(Envelope{Version: 3, Clear: append(good, Pair{"nonce", nonce})}); reason(refusal) != "auth_nonce" {
+			t.Errorf("%s: got %v", name, refusal)
+		}
+	}
+	s, refusal := ParseSignIn(Envelope{Version: 3, Clear: append(good, Pair{"nonce", docNonce})})
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	for _, ret := range []any{true, false, "full"} {
+		b, err := AuthReply(master, s, 3, ret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := UnpackMap(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		load := reply.Bytes("load")
+		// Before the HMAC of 32 bytes stand at least the 16 of the IV and a block of 16.
+		if len(load) >= 64 {
+			t.Errorf("%v: %d signed bytes have place for a sealed load", ret, len(load))
+		}
+		if _, err := crypt.Open(load); err == nil {
+			t.Errorf("%v: the reply opens as a publication", ret)
+		}
 	}
 }
 

@@ -1,15 +1,26 @@
 package wire
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
-// MaxClear is the largest load, in bytes, that is accepted in clear, that is from anybody: decoding takes some tens of
-// times its size in memory. A sign-in has about 1 kB.
+// MaxClear is the largest load, in bytes, that is accepted in clear, that is from anybody. A sign-in has about 1 kB.
 const MaxClear = 1 << 20
+
+const (
+	// maxSteps is the number of values that are looked at in a request of anybody's: those of the longest clear load,
+	// and of the envelope.
+	maxSteps = MaxClear + 64
+	// clearFactor and clearRoom bound what decoding a clear load may take: a multiple of the request's length, and what
+	// short loads need beyond it. A sign-in takes less than twice its length.
+	clearFactor = 4
+	clearRoom   = 4 << 10
+)
 
 // Values of the envelope key "enc".
 const (
@@ -34,12 +45,29 @@ type Envelope struct {
 	Sealed []byte
 }
 
-// ParseEnvelope reads a request. A refusal carries the reply that Salt 3008 gives. Sealed shares memory with payload.
-func ParseEnvelope(payload []byte) (Envelope, *Refusal) { return ParseEnvelopeFrom(0, payload) }
+// EnvelopeLimits is what a master takes from anybody.
+type EnvelopeLimits struct {
+	// MinimumVersion refuses lower versions (option minimum_auth_version) with "bad load", before the load is looked at.
+	MinimumVersion int
+	// Room is how many bytes decoding a clear load may take, beyond four times the request's length; at least 4 KiB.
+	Room int64
+	// Memory, if not nil, is asked before a clear load is decoded.
+	Memory Memory
+}
 
-// ParseEnvelopeFrom is ParseEnvelope for a master that refuses versions below minimum (option minimum_auth_version): with
-// "bad load", before it looks at the load.
-func ParseEnvelopeFrom(minimum int, payload []byte) (Envelope, *Refusal) {
+// Memory lends memory for as long as a request is served.
+type Memory interface {
+	// Hold notes n more bytes, and says no where that would be too many.
+	Hold(n int64) bool
+}
+
+// ParseEnvelope reads a request. A refusal carries the reply that Salt 3008 gives. Sealed shares memory with payload.
+func ParseEnvelope(payload []byte) (Envelope, *Refusal) {
+	return ParseEnvelopeWithin(EnvelopeLimits{}, payload)
+}
+
+// ParseEnvelopeWithin is ParseEnvelope with a master's limits.
+func ParseEnvelopeWithin(lim EnvelopeLimits, payload []byte) (Envelope, *Refusal) {
 	f, refusal := scanEnvelope(payload)
 	if refusal != nil {
 		return Envelope{}, refusal
@@ -51,7 +79,7 @@ func ParseEnvelopeFrom(minimum int, payload []byte) (Envelope, *Refusal) {
 	if !ok {
 		return Envelope{}, BadLoad("version")
 	}
-	if version < minimum {
+	if version < lim.MinimumVersion {
 		return Envelope{}, BadLoad("minimum_version")
 	}
 	e := Envelope{Version: min(version, 3), EncAlgo: algorithm(f.encAlgo, EncSHA1), SigAlgo: algorithm(f.sigAlgo, SigSHA1)}
@@ -67,15 +95,21 @@ func ParseEnvelopeFrom(minimum int, payload []byte) (Envelope, *Refusal) {
 	if len(f.load) > MaxClear {
 		return Envelope{}, BadLoad("clear_too_long")
 	}
-	load, err := f.load.Map()
-	if err != nil {
-		return Envelope{}, routingError() // can't be: the scan accepted it
-	}
-	if refusal := checkClearID(load); refusal != nil {
+	if refusal := checkID(f.load.textKey("id")); refusal != nil {
 		return Envelope{}, refusal
 	}
 	if e.Enc == "" {
 		return Envelope{}, Failed("enc")
+	}
+	if f.weight > clearFactor*int64(len(payload))+max(lim.Room, clearRoom) {
+		return Envelope{}, BadLoad("clear_too_dense")
+	}
+	if lim.Memory != nil && !lim.Memory.Hold(f.weight) {
+		return Envelope{}, NoMemory()
+	}
+	load, err := f.load.Map()
+	if err != nil {
+		return Envelope{}, routingError() // can't be: the scan accepted it
 	}
 	e.Clear = load
 	return e, nil
@@ -98,49 +132,66 @@ func (e Envelope) sealed(f envelopeFields) (Envelope, *Refusal) {
 }
 
 // envelopeFields are the encoded values of an envelope; absent ones are empty.
-type envelopeFields struct{ enc, load, version, id, encAlgo, sigAlgo Raw }
+type envelopeFields struct {
+	enc, load, version, id, encAlgo, sigAlgo Raw
 
-// scanEnvelope finds the fields without allocating: anybody can send an envelope.
+	weight int64 // of load
+}
+
+// scanEnvelope finds the fields without allocating and without decoding: anybody can send an envelope. A sealed load is one
+// step, so only what is longer than any clear load can run out of steps.
 func scanEnvelope(payload []byte) (envelopeFields, *Refusal) {
 	var f envelopeFields
-	d := decoder{b: payload}
-	end, err := d.skip(0, 0)
-	if err != nil || end != len(payload) {
+	s := scanner{b: payload, most: maxSteps}
+	h, err := readHead(payload, 0)
+	if err != nil {
 		return f, routingError()
 	}
-	h, err := readHead(payload, 0)
-	if err != nil || h.kind != kindMap {
+	if h.kind != kindMap {
+		if end, err := s.skip(0, 0); err != nil || end != len(payload) {
+			return f, scanRefusal(err)
+		}
 		return f, BadLoad("no_envelope")
 	}
 	pos := h.end
 	for range h.n {
-		keyEnd, err := d.skip(pos, 1)
+		before := s.weight
+		behind, end, err := s.pair(pos, 1)
 		if err != nil {
-			return f, routingError()
+			return envelopeFields{}, scanRefusal(err)
 		}
-		valueEnd, err := d.skip(keyEnd, 1)
-		if err != nil {
-			return f, routingError()
-		}
-		value := Raw(payload[keyEnd:valueEnd:valueEnd])
-		key, _ := Raw(payload[pos:keyEnd]).Bytes()
-		switch string(key) {
-		case "enc":
-			f.enc = value
-		case "load":
-			f.load = value
-		case "version":
-			f.version = value
-		case "id":
-			f.id = value
-		case "enc_algo":
-			f.encAlgo = value
-		case "sig_algo":
-			f.sigAlgo = value
-		}
-		pos = valueEnd
+		f.set(payload[pos:behind], Raw(payload[behind:end:end]), s.weight-before)
+		pos = end
+	}
+	if pos != len(payload) {
+		return envelopeFields{}, routingError()
 	}
 	return f, nil
+}
+
+func scanRefusal(err error) *Refusal {
+	if errors.Is(err, errSteps) {
+		return BadLoad("clear_too_long")
+	}
+	return routingError()
+}
+
+func (f *envelopeFields) set(key, value Raw, weight int64) {
+	name, _ := key.Bytes()
+	switch string(name) {
+	case "enc":
+		f.enc = value
+	case "load":
+		f.load, f.weight = value, weight
+	case "version":
+		f.version = value
+	case "id":
+		f.id = value
+	case "enc_algo":
+		f.encAlgo = value
+	case "sig_algo":
+		f.sigAlgo = value
+	}
 }
 
 // parseVersion reads the version as leniently as Python's int does, where Salt survives it: texts that are no number, and
@@ -194,29 +245,20 @@ func algorithm(r Raw, absent string) string {
 	return string(b[:min(len(b), maxEchoed)])
 }
 
-func checkClearID(load Map) *Refusal {
-	v, ok := load.Get("id")
-	if !ok {
-		return nil
-	}
-	if s, ok := v.(string); ok {
-		if strings.IndexByte(s, 0) >= 0 {
-			return refuse(textNullByte, "id_null_byte")
-		}
-		return nil
-	}
-	packed, err := Pack(v)
-	if err != nil {
-		return BadLoad("id")
-	}
-	return checkID(packed)
-}
-
 // maxID is the longest id: ids are names of files.
 const maxID = 255
 
-// ValidID reports whether id can name a minion: text without slash, backslash or NUL, that stays inside the folder that it
-// is a file name in, and is not longer than a file name can be.
+// ValidID reports whether id can name a minion: text without slash, backslash or control characters, that stays inside the
+// folder that it is a file name in, and is not longer than a file name can be. What ends a line in YAML is a control
+// character too: an id may stand unquoted in an SLS file that reacts to a stranger's sign-in.
 func ValidID(id string) bool {
-	return id != "" && id != "." && id != ".." && len(id) <= maxID && !strings.ContainsAny(id, "/\\\x00") && utf8.ValidString(id)
+	return id != "" && id != "." && id != ".." && len(id) <= maxID && utf8.ValidString(id) &&
+		!strings.ContainsFunc(id, func(r rune) bool {
+			return r == '/' || r == '\\' || unicode.IsControl(r) || r == lineSeparator || r == paragraphSeparator
+		})
 }
+
+const (
+	lineSeparator      = '\u2028'
+	paragraphSeparator = '\u2029'
+)

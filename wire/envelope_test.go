@@ -181,7 +181,7 @@ func TestParseEnvelopeDetails(t *testing.T) {
 		{"id not UTF-8", aes(Pair{"version", 3}, Pair{"id", []byte("a\xff")}), 0, 0, badLoad},
 	}
 	for _, tt := range tests {
-		e, refusal := ParseEnvelopeFrom(tt.minimum, mustPack(tt.in))
+		e, refusal := ParseEnvelopeWithin(EnvelopeLimits{MinimumVersion: tt.minimum}, mustPack(tt.in))
 		switch {
 		case tt.reply == "" && (refusal != nil || e.Version != tt.version):
 			t.Errorf("%s: got version %d, %v, want %d", tt.name, e.Version, refusal, tt.version)
@@ -195,6 +195,56 @@ func TestParseEnvelopeDetails(t *testing.T) {
 	}
 }
 
+// noMemory lends nothing, and remembers what it was asked for.
+type noMemory struct{ asked []int64 }
+
+func (m *noMemory) Hold(n int64) bool {
+	m.asked = append(m.asked, n)
+	return false
+}
+
+// A clear load is decoded only within its limits.
+func TestParseEnvelopeWithin(t *testing.T) {
+	numbers := make([]any, 40_000) // each takes 16 bytes
+	for i := range numbers {
+		numbers[i] = i % 100
+	}
+	dense := mustPack(Map{{"enc", "clear"}, {"load", Map{{"cmd", "publish"}, {"arg", numbers}}}, {"version", 3}})
+	if _, refusal := ParseEnvelope(dense); reason(refusal) != "clear_too_dense" || !bytes.Equal(refusal.Reply, mustPack("bad load")) {
+		t.Errorf("without room: %v", refusal)
+	}
+	e, refusal := ParseEnvelopeWithin(EnvelopeLimits{Room: 1 << 20}, dense)
+	if arg, _ := e.Clear.Get("arg"); refusal != nil || !reflect.DeepEqual(arg, unpacked(t, mustPack(numbers))) {
+		t.Errorf("with room: %v", refusal)
+	}
+	m := new(noMemory)
+	if _, refusal := ParseEnvelopeWithin(EnvelopeLimits{Room: 1 << 20, Memory: m}, dense); reason(refusal) != "memory" || refusal.Reply != nil {
+		t.Errorf("without memory: %v", refusal)
+	}
+	if len(m.asked) != 1 || m.asked[0] < 16*40_000 || m.asked[0] > 32*40_000 {
+		t.Errorf("asked for %v", m.asked)
+	}
+	// What is sealed is nobody's memory yet, however long it is.
+	sealed := mustPack(Map{{"enc", "aes"}, {"load", make([]byte, 4<<20)}, {"version", 3}, {"id", "m1"}})
+	if e, refusal := ParseEnvelopeWithin(EnvelopeLimits{Memory: m}, sealed); refusal != nil || len(e.Sealed) != 4<<20 || len(m.asked) != 1 {
+		t.Errorf("sealed: %v, asked for %v", refusal, m.asked)
+	}
+	// A key in another form of text is found where the decoded load has it.
+	id := append([]byte{0x82, 0xa3, 'e', 'n', 'c', 0xa5, 'c', 'l', 'e', 'a', 'r', 0xa4, 'l', 'o', 'a', 'd', 0x81}, 0xc7, 2, 5, 'i', 'd', 0xa1, 0)
+	if _, refusal := ParseEnvelope(id); reason(refusal) != "id_null_byte" {
+		t.Errorf("id under an extension: %v", refusal)
+	}
+}
+
+func unpacked(t *testing.T, b []byte) any {
+	t.Helper()
+	v, err := Unpack(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
 func nan() float64 { z := 0.0; return z / z }
 
 func TestValidID(t *testing.T) {
@@ -203,7 +253,8 @@ func TestValidID(t *testing.T) {
 			t.Errorf("%q is refused", id)
 		}
 	}
-	for _, id := range []string{"", ".", "..", "a/b", "/", `a\b`, "a\x00", "../m1", "\xff", strings.Repeat("a", 256)} {
+	for _, id := range []string{"", ".", "..", "a/b", "/", `a\b`, "a\x00", "../m1", "\xff", strings.Repeat("a", 256),
+		"a\n", "a\r\nb", "\ta", "a\x1b[2J", "a\x7f", "a\u0085b", "a\u2028b", "a\u2029b"} {
 		if ValidID(id) {
 			t.Errorf("%q is accepted", id)
 		}

@@ -3,8 +3,10 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"math"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,16 +60,109 @@ func bounded(t *testing.T, in []byte, fn func()) {
 	}
 }
 
+// slack is what other goroutines of the test may allocate meanwhile.
+const slack = 16 << 10
+
+// within fails if fn allocates more than limit, each time that it is tried.
+func within(t *testing.T, limit int64, fn func()) {
+	t.Helper()
+	var got uint64
+	for range 5 {
+		if got = allocated(fn); got <= uint64(limit+slack) {
+			return
+		}
+	}
+	t.Errorf("%d bytes were allocated, more than %d", got, limit)
+}
+
+// dense are messages that take much more memory than their length when they are decoded without care; each is about n bytes long.
+func dense(n int) map[string][]byte {
+	head := func(code byte, n int) []byte {
+		return []byte{code, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
+	}
+	constant := func(inside []byte) []byte {
+		b := append([]byte{0x92, 0xa1, 'x'}, inside...)
+		return append(append(head(0xc9, len(b)), extConst), b...)
+	}
+	claims := func(code byte, size, levels int) (b []byte) {
+		for range levels {
+			b = append(b, head(code, max(0, n-len(b)-5)/size)...)
+		}
+		return b
+	}
+	fill := func(b []byte, with ...byte) []byte {
+		return append(b, bytes.Repeat(with, max(0, n-len(b))/len(with))...)
+	}
+	// Each array claims all the bytes that the constant has left; the next constant lies within.
+	var heads [][]byte
+	left := n
+	for range MaxDepth / 4 {
+		heads = append(heads, head(0xdd, left), []byte{0x92, 0xa1, 'x'}, append(head(0xc9, left+8), extConst))
+		left += 14
+	}
+	slices.Reverse(heads)
+	nested := append(bytes.Join(heads, nil), bytes.Repeat([]byte{0xc0}, n)...)
+	list := func(code byte, element ...byte) []byte { // well-formed
+		return append(head(code, n/len(element)), bytes.Repeat(element, n/len(element))...)
+	}
+	return map[string][]byte{
+		"nested array32 in constants":  nested,
+		"array32 claims in a constant": constant(fill(claims(0xdd, 1, MaxDepth-3), 0xc0)),
+		"map32 claims in a constant":   constant(fill(claims(0xdf, 2, MaxDepth-3), 0xc0)),
+		"constants of empty arrays":    list(0xdd, constant([]byte{0x90})...),
+		"map of empty maps":            list(0xdf, 0x00, 0x80),
+		"array of empty arrays":        list(0xdd, 0x90),
+		"array of empty maps":          list(0xdd, 0x80),
+		"map of nil":                   list(0xdf, 0xc0, 0xc0),
+		"array of short texts":         list(0xdd, 0xa2, 'x', 'y'),
+		"array of integers":            list(0xdd, 0xcd, 1, 0),
+		"duplicate keys":               list(0xdf, 0xa1, 'k', 0x90),
+		"raw claim":                    fill(head(0xdb, n*2), 'x'),
+		"bin claim":                    fill(head(0xc6, math.MaxInt32), 'x'),
+		"array claim":                  fill(head(0xdd, math.MaxInt32), 0xc0),
+		"map claim":                    fill(head(0xdf, math.MaxInt32), 0xc0),
+		"constant claim":               fill(append(head(0xc9, n*4), extConst), 0xc0),
+	}
+}
+
+// requests puts a message wherever a stranger can.
+func requests(message []byte) [][]byte {
+	clear := mustPack(Map{{"enc", "clear"}, {"load", Map{{"cmd", "_auth"}, {"id", "m1"}, {"autosign_grains", Raw(message)}}}, {"version", 3}})
+	return [][]byte{
+		message, clear, mustPack(Map{{"enc", "clear"}, {"load", Raw(message)}, {"version", 3}}), mustPack(Map{{"enc", "clear"}, {"load", Map{{"id", Raw(message)}}}}),
+		mustPack(Map{{"enc", "aes"}, {"load", "x"}, {"version", Raw(message)}, {"id", Raw(message)}}),
+		append(append([]byte{0x82, 0xa3, 'e', 'n', 'c'}, message...), mustPack("load")...),
+	}
+}
+
+// FuzzInspect measures what a request of anybody's makes the master allocate before anything is proved: at most four times its
+// length.
+func FuzzInspect(f *testing.F) {
+	seeds(f)
+	for _, n := range []int{300, 5000, 40000} {
+		for _, m := range dense(n) {
+			for _, b := range requests(m) {
+				f.Add(b)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		within(t, 4*int64(len(b)), func() { _, _ = ParseEnvelope(b) })
+	})
+}
+
 func FuzzUnpack(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var v any
 		var err error
 		bounded(t, b, func() { v, err = Unpack(b) })
-		d := decoder{b: b}
-		end, skipErr := d.skip(0, 0)
-		if (err == nil) != (skipErr == nil && end == len(b)) {
-			t.Fatalf("unpack says %v, skip %d, %v", err, end, skipErr)
+		weight, weighErr := Weigh(b)
+		if (err == nil) != (weighErr == nil) {
+			t.Fatalf("unpack says %v, Weigh %v", err, weighErr)
+		}
+		if err == nil {
+			within(t, weight, func() { v, err = Unpack(b) })
 		}
 		if err != nil {
 			if v != nil || !errors.Is(err, ErrMalformed) {

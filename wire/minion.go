@@ -80,8 +80,7 @@ func ClearRequest(load Map, version int) ([]byte, error) {
 // load" is ErrAuthentication, which makes a minion sign in again; an empty reply is nil; any other unsealed
 // value is ErrNotSealed.
 func OpenReply(c *Crypticle, reply []byte, nonce string) (Raw, error) {
-	d := decoder{b: reply}
-	if end, err := d.skip(0, 0); err != nil || end != len(reply) {
+	if _, err := Weigh(reply); err != nil {
 		return nil, fmt.Errorf("open reply: %w", ErrMalformed)
 	}
 	h, err := readHead(reply, 0)
@@ -103,8 +102,7 @@ func OpenReply(c *Crypticle, reply []byte, nonce string) (Raw, error) {
 
 // oneValue checks that p is one msgpack value.
 func oneValue(p []byte) (Raw, error) {
-	d := decoder{b: p}
-	if end, err := d.skip(0, 0); err != nil || end != len(p) {
+	if _, err := Weigh(p); err != nil {
 		return nil, fmt.Errorf("open: %w", ErrMalformed)
 	}
 	return Raw(p), nil

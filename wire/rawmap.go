@@ -31,20 +31,18 @@ func UnpackRawMap(b []byte) (RawMap, error) {
 	if h.kind != kindMap {
 		return nil, fmt.Errorf("unpack map: %w", ErrMalformed)
 	}
-	d := decoder{b: b}
+	s := scanner{b: b}
 	out := make(RawMap, 0, min(h.n, 64)) // the head's count is only a claim
 	pos := h.end
 	for range h.n {
-		var p RawPair
-		if p.Key, p.other, pos, err = d.rawKey(pos); err != nil {
+		behind, end, err := s.pair(pos, 1)
+		if err != nil {
 			return nil, err
 		}
-		start := pos
-		if pos, err = d.skip(pos, 1); err != nil {
-			return nil, err
-		}
-		p.Value = Raw(b[start:pos:pos])
+		p := RawPair{Value: Raw(b[behind:end:end])}
+		p.Key, p.other = rawKey(b[pos:behind])
 		out = append(out, p)
+		pos = end
 	}
 	if pos != len(b) {
 		return nil, malformed(pos, "trailing bytes")
@@ -62,17 +60,10 @@ func (r Raw) Entries(fn func(key, value Raw)) error {
 	if h.kind != kindMap {
 		return fmt.Errorf("unpack map: %w", ErrMalformed)
 	}
-	d := decoder{b: r}
+	s := scanner{b: r}
 	pos := h.end
 	for range h.n {
-		if err := checkKey(r, pos); err != nil {
-			return err
-		}
-		behind, err := d.skip(pos, 1)
-		if err != nil {
-			return err
-		}
-		end, err := d.skip(behind, 1)
+		behind, end, err := s.pair(pos, 1)
 		if err != nil {
 			return err
 		}
@@ -85,19 +76,39 @@ func (r Raw) Entries(fn func(key, value Raw)) error {
 	return nil
 }
 
-// rawKey reads a map key at pos; a key that is not text is returned encoded, with other set.
-func (d *decoder) rawKey(pos int) (key string, other bool, end int, err error) {
-	if err := checkKey(d.b, pos); err != nil {
-		return "", false, 0, err
+// textKey finds the value that Map.Get finds once r is decoded, without allocating; empty if it is not there. r was
+// scanned, and must be a map.
+func (r Raw) textKey(key string) (value Raw) {
+	h, err := readHead(r, 0)
+	if err != nil || h.kind != kindMap {
+		return nil
 	}
-	end, err = d.skip(pos, 1)
-	if err != nil {
-		return "", false, 0, err
+	s := scanner{b: r}
+	pos := h.end
+	for range h.n {
+		behind, end, err := s.pair(pos, 1)
+		if err != nil {
+			return nil
+		}
+		k, err := readHead(r, pos)
+		if err != nil {
+			return nil
+		}
+		text := k.kind == kindRaw || k.kind == kindExt && k.ext != extTime && k.ext != extConst
+		if text && string(r[k.end:behind]) == key {
+			value = r[behind:end:end]
+		}
+		pos = end
 	}
-	if s, ok := Raw(d.b[pos:end]).Bytes(); ok && utf8.Valid(s) {
-		return intern(s), false, end, nil
+	return value
+}
+
+// rawKey reads an encoded map key; one that is not text is returned encoded, with other set.
+func rawKey(r Raw) (key string, other bool) {
+	if s, ok := r.Bytes(); ok && utf8.Valid(s) {
+		return intern(s), false
 	}
-	return string(d.b[pos:end]), true, end, nil
+	return string(r), true
 }
 
 // Get returns the encoded value of a text key, and whether it is there.

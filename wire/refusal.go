@@ -8,7 +8,8 @@ import (
 // Refusal is the answer to a request that is not served. It is not an error of ours: the reply must be sent, because a minion
 // that hears nothing waits for a minute.
 type Refusal struct {
-	// Reply is what to send, packed. It is shared: don't modify it.
+	// Reply is what to send, packed; nil if the connection is to be closed, so that an honest sender tries again. It is
+	// shared: don't modify it.
 	Reply []byte
 	// Reason is a short word for a metric label.
 	Reason string
@@ -38,6 +39,9 @@ func NotReady() *Refusal {
 	}), Reason: "not_ready"}
 }
 
+// NoMemory is for a request that can't be decoded now, because those being served hold too much memory.
+func NoMemory() *Refusal { return &Refusal{Reason: "memory"} }
+
 // BadSigAlgo is the unsigned reply to a sign-in whose sig_algo is unknown.
 func BadSigAlgo() *Refusal {
 	return &Refusal{Reply: mustPack(unsignedAuth(Map{{"ret", "bad sig algo"}})), Reason: "sig_algo"}
@@ -64,7 +68,7 @@ func mustPack(v any) []byte {
 }
 
 // checkID refuses an id inside a load as Salt does: for a NUL byte, or for a kind in which Python can't look for one. Other
-// kinds pass here and fail where the id is used. An absent id passes.
+// kinds pass here and fail where the id is used. An absent id passes. A long id is not decoded.
 func checkID(id Raw) *Refusal {
 	if len(id) == 0 {
 		return nil
@@ -87,6 +91,10 @@ func checkID(id Raw) *Refusal {
 			}
 		}
 		return nil
+	case kindExt:
+		if h.ext == extConst || h.n > maxEchoed {
+			return refuse("bad load: id ? is not a string", "id_not_text")
+		}
 	}
 	v, err := Unpack(id)
 	if err != nil {

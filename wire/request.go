@@ -27,8 +27,7 @@ type Request struct {
 func ParseRequest(packed []byte) (Request, *Refusal) {
 	m, err := UnpackRawMap(packed)
 	if err != nil {
-		d := decoder{b: packed}
-		if end, err := d.skip(0, 0); err == nil && end == len(packed) {
+		if _, err := Weigh(packed); err == nil {
 			return Request{}, refuse(textNotAMap, "not_a_map")
 		}
 		return Request{}, BadLoad("malformed")

@@ -42,9 +42,9 @@ func UnpackMap(b []byte) (Map, error) {
 	return m, nil
 }
 
-// decoder decodes one input. Its budget is the number of bytes not yet claimed by the element counts of arrays and
-// maps: each element takes at least a byte, so no honest input exceeds it, and a dishonest one can't make the decoder
-// allocate more than the input's length times a constant.
+// decoder decodes one message. Its budget is the number of bytes not yet claimed by the element counts of arrays and
+// maps, those inside constants included: each element takes at least a byte, so no honest input exceeds it, and a
+// dishonest one can't make the decoder allocate more than the input's length times a constant.
 type decoder struct {
 	b      []byte
 	budget int
@@ -137,14 +137,15 @@ func (d *decoder) ext(h head, pos, depth int) (any, error) {
 	s := d.b[h.end : h.end+h.n : h.end+h.n]
 	switch h.ext {
 	case extTime:
-		t, err := time.Parse(timeLayout, string(s))
-		if err != nil || len(s) != len(timeLayout) {
-			return nil, malformed(pos, "time is not of the form YYYYMMDDThh:mm:ss.uuuuuu")
+		t, err := parseTime(s, pos)
+		if err != nil {
+			return nil, err
 		}
 		return Time{t}, nil
 	case extConst:
-		in := decoder{b: s, budget: len(s), fresh: true}
+		in := decoder{b: s, budget: d.budget, fresh: true}
 		v, end, err := in.value(0, depth+1)
+		d.budget = in.budget
 		if err != nil {
 			return nil, err
 		}
@@ -164,49 +165,14 @@ func (d *decoder) ext(h head, pos, depth int) (any, error) {
 	return s, nil
 }
 
-// skip returns the offset behind the value at pos, and fails exactly when decoding the value would.
-func (d *decoder) skip(pos, depth int) (int, error) {
-	if depth > MaxDepth {
-		return 0, malformed(pos, "nested too deep")
-	}
-	h, err := readHead(d.b, pos)
-	if err != nil {
-		return 0, err
-	}
-	switch h.kind {
-	case kindRaw:
-		return h.end + h.n, nil
-	case kindExt:
-		if h.ext == extTime || h.ext == extConst {
-			if _, err := d.ext(h, pos, depth); err != nil {
-				return 0, err
-			}
+// parseTime reads the text inside extension 78.
+func parseTime(s []byte, pos int) (time.Time, error) {
+	if len(s) == len(timeLayout) {
+		if t, err := time.Parse(timeLayout, string(s)); err == nil {
+			return t, nil
 		}
-		return h.end + h.n, nil
-	case kindArray:
-		pos = h.end
-		for range h.n {
-			if pos, err = d.skip(pos, depth+1); err != nil {
-				return 0, err
-			}
-		}
-		return pos, nil
-	case kindMap:
-		pos = h.end
-		for range h.n {
-			if err = checkKey(d.b, pos); err != nil {
-				return 0, err
-			}
-			if pos, err = d.skip(pos, depth+1); err != nil {
-				return 0, err
-			}
-			if pos, err = d.skip(pos, depth+1); err != nil {
-				return 0, err
-			}
-		}
-		return pos, nil
 	}
-	return h.end, nil
+	return time.Time{}, malformed(pos, "time is not of the form YYYYMMDDThh:mm:ss.uuuuuu")
 }
 
 // checkKey refuses map keys that Python can't hash.

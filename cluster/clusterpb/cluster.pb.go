@@ -73,7 +73,7 @@ func (x JoinReply_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JoinReply_Kind.Descriptor instead.
 func (JoinReply_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{14, 0}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{15, 0}
 }
 
 type ProposeRequest struct {
@@ -340,6 +340,7 @@ type Peer struct {
 	Addr          string                 `protobuf:"bytes,4,opt,name=addr,proto3" json:"addr,omitempty"` // host:port of the peer port
 	Spki          []byte                 `protobuf:"bytes,5,opt,name=spki,proto3" json:"spki,omitempty"` // SHA-256
 	Version       string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	Level         uint32                 `protobuf:"varint,7,opt,name=level,proto3" json:"level,omitempty"` // the highest that it supports; 0: it is of release 0.1.0, whose level is 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -414,6 +415,13 @@ func (x *Peer) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *Peer) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
 }
 
 type AdmitRequest struct {
@@ -609,6 +617,12 @@ type StatusReply struct {
 	Ready         bool                   `protobuf:"varint,5,opt,name=ready,proto3" json:"ready,omitempty"`
 	Version       string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
 	Sync          *SyncStatus            `protobuf:"bytes,7,opt,name=sync,proto3" json:"sync,omitempty"`
+	Level         uint32                 `protobuf:"varint,8,opt,name=level,proto3" json:"level,omitempty"`       // the highest that the callee supports, as in Peer
+	Now           int64                  `protobuf:"varint,9,opt,name=now,proto3" json:"now,omitempty"`           // the callee's clock, microseconds since 1970; 0: it does not tell
+	Backup        int64                  `protobuf:"varint,10,opt,name=backup,proto3" json:"backup,omitempty"`    // when the last good scheduled backup was made that the callee knows of, seconds since 1970; 0: none
+	Alarms        []string               `protobuf:"bytes,11,rep,name=alarms,proto3" json:"alarms,omitempty"`     // what cluster.health tells of the callee
+	Checked       uint64                 `protobuf:"varint,12,opt,name=checked,proto3" json:"checked,omitempty"`  // Raft index of the last checkpoint that the callee has applied; 0: none
+	Checksum      []byte                 `protobuf:"bytes,13,opt,name=checksum,proto3" json:"checksum,omitempty"` // SHA-256 of its state there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -688,6 +702,48 @@ func (x *StatusReply) GetVersion() string {
 func (x *StatusReply) GetSync() *SyncStatus {
 	if x != nil {
 		return x.Sync
+	}
+	return nil
+}
+
+func (x *StatusReply) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *StatusReply) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+func (x *StatusReply) GetBackup() int64 {
+	if x != nil {
+		return x.Backup
+	}
+	return 0
+}
+
+func (x *StatusReply) GetAlarms() []string {
+	if x != nil {
+		return x.Alarms
+	}
+	return nil
+}
+
+func (x *StatusReply) GetChecked() uint64 {
+	if x != nil {
+		return x.Checked
+	}
+	return 0
+}
+
+func (x *StatusReply) GetChecksum() []byte {
+	if x != nil {
+		return x.Checksum
 	}
 	return nil
 }
@@ -796,9 +852,11 @@ func (x *SyncStatus) GetTrouble() string {
 // JoinRequest is what a joiner asks once both sides have proved that they know the secret.
 type JoinRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Found         bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"` // the sender wants to found the cluster and asks for the grant
-	Set           []string               `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty"`      // own address and cluster_peers, host:port, sorted
-	Uuid          string                 `protobuf:"bytes,3,opt,name=uuid,proto3" json:"uuid,omitempty"`    // of the cluster that the sender belongs to; empty if none
+	Found         bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`     // the sender wants to found the cluster and asks for the grant
+	Set           []string               `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty"`          // own address and cluster_peers, host:port, sorted
+	Uuid          string                 `protobuf:"bytes,3,opt,name=uuid,proto3" json:"uuid,omitempty"`        // of the cluster that the sender belongs to; empty if none
+	Former        *Former                `protobuf:"bytes,4,opt,name=former,proto3" json:"former,omitempty"`    // what the sender has of a master that was before the cluster
+	Ordered       bool                   `protobuf:"varint,5,opt,name=ordered,proto3" json:"ordered,omitempty"` // with found: by an operator's order (salt-master --found)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -854,6 +912,89 @@ func (x *JoinRequest) GetUuid() string {
 	return ""
 }
 
+func (x *JoinRequest) GetFormer() *Former {
+	if x != nil {
+		return x.Former
+	}
+	return nil
+}
+
+func (x *JoinRequest) GetOrdered() bool {
+	if x != nil {
+		return x.Ordered
+	}
+	return false
+}
+
+// Former is what a master without a cluster has of the Salt master that ran there before.
+type Former struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`            // SHA-256 of the RSA public key's PEM text, hexadecimal; empty: there is no key
+	Accepted      int64                  `protobuf:"varint,2,opt,name=accepted,proto3" json:"accepted,omitempty"` // accepted minion keys beside it
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`          // where the key is, for messages
+	Trouble       string                 `protobuf:"bytes,4,opt,name=trouble,proto3" json:"trouble,omitempty"`    // why it can't be told; then nobody founds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Former) Reset() {
+	*x = Former{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Former) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Former) ProtoMessage() {}
+
+func (x *Former) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Former.ProtoReflect.Descriptor instead.
+func (*Former) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Former) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Former) GetAccepted() int64 {
+	if x != nil {
+		return x.Accepted
+	}
+	return 0
+}
+
+func (x *Former) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Former) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 type JoinReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          JoinReply_Kind         `protobuf:"varint,1,opt,name=kind,proto3,enum=clustermaster.cluster.JoinReply_Kind" json:"kind,omitempty"`
@@ -865,13 +1006,14 @@ type JoinReply struct {
 	Uuid          string                 `protobuf:"bytes,7,opt,name=uuid,proto3" json:"uuid,omitempty"`
 	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	Removed       bool                   `protobuf:"varint,9,opt,name=removed,proto3" json:"removed,omitempty"` // REFUSED: the sender was a member and was removed
+	Former        *Former                `protobuf:"bytes,10,opt,name=former,proto3" json:"former,omitempty"`   // NONE: what the callee has of a former master
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	mi := &file_clusterpb_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +1025,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	mi := &file_clusterpb_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +1038,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{14}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *JoinReply) GetKind() JoinReply_Kind {
@@ -962,6 +1104,13 @@ func (x *JoinReply) GetRemoved() bool {
 	return false
 }
 
+func (x *JoinReply) GetFormer() *Former {
+	if x != nil {
+		return x.Former
+	}
+	return nil
+}
+
 var File_clusterpb_cluster_proto protoreflect.FileDescriptor
 
 const file_clusterpb_cluster_proto_rawDesc = "" +
@@ -977,14 +1126,15 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\"*\n" +
 	"\x12WaitAppliedRequest\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\"\x12\n" +
-	"\x10WaitAppliedReply\"\x8e\x01\n" +
+	"\x10WaitAppliedReply\"\xa4\x01\n" +
 	"\x04Peer\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\tR\vincarnation\x12\x12\n" +
 	"\x04addr\x18\x04 \x01(\tR\x04addr\x12\x12\n" +
 	"\x04spki\x18\x05 \x01(\fR\x04spki\x12\x18\n" +
-	"\aversion\x18\x06 \x01(\tR\aversion\"W\n" +
+	"\aversion\x18\x06 \x01(\tR\aversion\x12\x14\n" +
+	"\x05level\x18\a \x01(\rR\x05level\"W\n" +
 	"\fAdmitRequest\x123\n" +
 	"\x06joiner\x18\x01 \x01(\v2\x1b.clustermaster.cluster.PeerR\x06joiner\x12\x12\n" +
 	"\x04uuid\x18\x02 \x01(\tR\x04uuid\"3\n" +
@@ -993,7 +1143,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x03not\x18\x02 \x01(\tR\x03not\"\x1f\n" +
 	"\rTransferReply\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\"\x0f\n" +
-	"\rStatusRequest\"\xd4\x01\n" +
+	"\rStatusRequest\"\xe2\x02\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x16\n" +
@@ -1001,7 +1151,14 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\aserving\x18\x04 \x01(\bR\aserving\x12\x14\n" +
 	"\x05ready\x18\x05 \x01(\bR\x05ready\x12\x18\n" +
 	"\aversion\x18\x06 \x01(\tR\aversion\x125\n" +
-	"\x04sync\x18\a \x01(\v2!.clustermaster.cluster.SyncStatusR\x04sync\"\xe0\x01\n" +
+	"\x04sync\x18\a \x01(\v2!.clustermaster.cluster.SyncStatusR\x04sync\x12\x14\n" +
+	"\x05level\x18\b \x01(\rR\x05level\x12\x10\n" +
+	"\x03now\x18\t \x01(\x03R\x03now\x12\x16\n" +
+	"\x06backup\x18\n" +
+	" \x01(\x03R\x06backup\x12\x16\n" +
+	"\x06alarms\x18\v \x03(\tR\x06alarms\x12\x18\n" +
+	"\achecked\x18\f \x01(\x04R\achecked\x12\x1a\n" +
+	"\bchecksum\x18\r \x01(\fR\bchecksum\"\xe0\x01\n" +
 	"\n" +
 	"SyncStatus\x12\x18\n" +
 	"\ajoining\x18\x01 \x01(\bR\ajoining\x12\x14\n" +
@@ -1013,11 +1170,18 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\tfile_head\x18\x06 \x01(\x04R\bfileHead\x12\x1f\n" +
 	"\vpillar_head\x18\a \x01(\x04R\n" +
 	"pillarHead\x12\x18\n" +
-	"\atrouble\x18\b \x01(\tR\atrouble\"I\n" +
+	"\atrouble\x18\b \x01(\tR\atrouble\"\x9a\x01\n" +
 	"\vJoinRequest\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x10\n" +
 	"\x03set\x18\x02 \x03(\tR\x03set\x12\x12\n" +
-	"\x04uuid\x18\x03 \x01(\tR\x04uuid\"\xdc\x02\n" +
+	"\x04uuid\x18\x03 \x01(\tR\x04uuid\x125\n" +
+	"\x06former\x18\x04 \x01(\v2\x1d.clustermaster.cluster.FormerR\x06former\x12\x18\n" +
+	"\aordered\x18\x05 \x01(\bR\aordered\"d\n" +
+	"\x06Former\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
+	"\baccepted\x18\x02 \x01(\x03R\baccepted\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x18\n" +
+	"\atrouble\x18\x04 \x01(\tR\atrouble\"\x93\x03\n" +
 	"\tJoinReply\x129\n" +
 	"\x04kind\x18\x01 \x01(\x0e2%.clustermaster.cluster.JoinReply.KindR\x04kind\x12\x10\n" +
 	"\x03set\x18\x02 \x03(\tR\x03set\x12\x18\n" +
@@ -1028,7 +1192,9 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x05index\x18\x06 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04uuid\x18\a \x01(\tR\x04uuid\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x18\n" +
-	"\aremoved\x18\t \x01(\bR\aremoved\"6\n" +
+	"\aremoved\x18\t \x01(\bR\aremoved\x125\n" +
+	"\x06former\x18\n" +
+	" \x01(\v2\x1d.clustermaster.cluster.FormerR\x06former\"6\n" +
 	"\x04Kind\x12\b\n" +
 	"\x04NONE\x10\x00\x12\t\n" +
 	"\x05STATE\x10\x01\x12\f\n" +
@@ -1055,7 +1221,7 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(JoinReply_Kind)(0),        // 0: clustermaster.cluster.JoinReply.Kind
 	(*ProposeRequest)(nil),     // 1: clustermaster.cluster.ProposeRequest
@@ -1072,30 +1238,33 @@ var file_clusterpb_cluster_proto_goTypes = []any{
 	(*StatusReply)(nil),        // 12: clustermaster.cluster.StatusReply
 	(*SyncStatus)(nil),         // 13: clustermaster.cluster.SyncStatus
 	(*JoinRequest)(nil),        // 14: clustermaster.cluster.JoinRequest
-	(*JoinReply)(nil),          // 15: clustermaster.cluster.JoinReply
+	(*Former)(nil),             // 15: clustermaster.cluster.Former
+	(*JoinReply)(nil),          // 16: clustermaster.cluster.JoinReply
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	7,  // 0: clustermaster.cluster.AdmitRequest.joiner:type_name -> clustermaster.cluster.Peer
 	13, // 1: clustermaster.cluster.StatusReply.sync:type_name -> clustermaster.cluster.SyncStatus
-	0,  // 2: clustermaster.cluster.JoinReply.kind:type_name -> clustermaster.cluster.JoinReply.Kind
-	7,  // 3: clustermaster.cluster.JoinReply.members:type_name -> clustermaster.cluster.Peer
-	1,  // 4: clustermaster.cluster.Cluster.Propose:input_type -> clustermaster.cluster.ProposeRequest
-	3,  // 5: clustermaster.cluster.Cluster.ReadIndex:input_type -> clustermaster.cluster.ReadIndexRequest
-	5,  // 6: clustermaster.cluster.Cluster.WaitApplied:input_type -> clustermaster.cluster.WaitAppliedRequest
-	8,  // 7: clustermaster.cluster.Cluster.Admit:input_type -> clustermaster.cluster.AdmitRequest
-	9,  // 8: clustermaster.cluster.Cluster.Transfer:input_type -> clustermaster.cluster.TransferRequest
-	11, // 9: clustermaster.cluster.Cluster.Status:input_type -> clustermaster.cluster.StatusRequest
-	2,  // 10: clustermaster.cluster.Cluster.Propose:output_type -> clustermaster.cluster.ProposeReply
-	4,  // 11: clustermaster.cluster.Cluster.ReadIndex:output_type -> clustermaster.cluster.ReadIndexReply
-	6,  // 12: clustermaster.cluster.Cluster.WaitApplied:output_type -> clustermaster.cluster.WaitAppliedReply
-	15, // 13: clustermaster.cluster.Cluster.Admit:output_type -> clustermaster.cluster.JoinReply
-	10, // 14: clustermaster.cluster.Cluster.Transfer:output_type -> clustermaster.cluster.TransferReply
-	12, // 15: clustermaster.cluster.Cluster.Status:output_type -> clustermaster.cluster.StatusReply
-	10, // [10:16] is the sub-list for method output_type
-	4,  // [4:10] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	15, // 2: clustermaster.cluster.JoinRequest.former:type_name -> clustermaster.cluster.Former
+	0,  // 3: clustermaster.cluster.JoinReply.kind:type_name -> clustermaster.cluster.JoinReply.Kind
+	7,  // 4: clustermaster.cluster.JoinReply.members:type_name -> clustermaster.cluster.Peer
+	15, // 5: clustermaster.cluster.JoinReply.former:type_name -> clustermaster.cluster.Former
+	1,  // 6: clustermaster.cluster.Cluster.Propose:input_type -> clustermaster.cluster.ProposeRequest
+	3,  // 7: clustermaster.cluster.Cluster.ReadIndex:input_type -> clustermaster.cluster.ReadIndexRequest
+	5,  // 8: clustermaster.cluster.Cluster.WaitApplied:input_type -> clustermaster.cluster.WaitAppliedRequest
+	8,  // 9: clustermaster.cluster.Cluster.Admit:input_type -> clustermaster.cluster.AdmitRequest
+	9,  // 10: clustermaster.cluster.Cluster.Transfer:input_type -> clustermaster.cluster.TransferRequest
+	11, // 11: clustermaster.cluster.Cluster.Status:input_type -> clustermaster.cluster.StatusRequest
+	2,  // 12: clustermaster.cluster.Cluster.Propose:output_type -> clustermaster.cluster.ProposeReply
+	4,  // 13: clustermaster.cluster.Cluster.ReadIndex:output_type -> clustermaster.cluster.ReadIndexReply
+	6,  // 14: clustermaster.cluster.Cluster.WaitApplied:output_type -> clustermaster.cluster.WaitAppliedReply
+	16, // 15: clustermaster.cluster.Cluster.Admit:output_type -> clustermaster.cluster.JoinReply
+	10, // 16: clustermaster.cluster.Cluster.Transfer:output_type -> clustermaster.cluster.TransferReply
+	12, // 17: clustermaster.cluster.Cluster.Status:output_type -> clustermaster.cluster.StatusReply
+	12, // [12:18] is the sub-list for method output_type
+	6,  // [6:12] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -1109,7 +1278,7 @@ func file_clusterpb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

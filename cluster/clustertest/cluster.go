@@ -35,6 +35,15 @@ var joinKey = sync.OnceValue(func() []byte { return peer.JoinKey(Secret, Cluster
 // Option changes a node's config before it starts.
 type Option func(i int, cfg *cluster.Config)
 
+// Founders makes the first n nodes know only each other, so that they found without the later ones. Those know all.
+func Founders(n int) Option {
+	return func(i int, cfg *cluster.Config) {
+		if i < n {
+			cfg.Peers = cfg.Peers[:n-1] // of the others, in order
+		}
+	}
+}
+
 // Cluster is a set of nodes that know each other by cluster_peers.
 type Cluster struct {
 	t     testing.TB
@@ -132,7 +141,7 @@ func (n *Node) Start() {
 	if err := os.MkdirAll(n.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	key, err := peer.LoadNodeKey(n.Dir)
+	key, err := peer.LoadNodeKey(n.Dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,17 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"clustermaster/cluster/level"
 )
 
-// Version is the version of the log entries and snapshots that this code writes.
-const Version = 1
-
-// Op numbers are written to the log: append only, never renumber, never reuse.
+// Op numbers are written to the log: append only, never renumber, never reuse. Each has its level in package level.
 type Op uint8
 
-// The commands of version 1.
+// The commands.
 const (
 	OpFound           Op = 1
 	OpPutMember       Op = 2
@@ -36,15 +37,14 @@ const (
 	OpRestorePart     Op = 18
 	OpPutToken        Op = 19
 	OpDropToken       Op = 20
+	OpSetLevel        Op = 21
 
-	opIgnorable Op = 0x80 // set: a master too old to know the op may skip it; unset: it must stop
-
-	OpNoop Op = opIgnorable | 1
+	OpNoop Op = 129
 )
 
-// ErrUnknown says that a log entry or snapshot was written by a newer master. The node must stop:
-// skipping the entry would make its state differ from the others'.
-var ErrUnknown = errors.New("written by a newer version of clustermaster; upgrade this master")
+// ErrUnknown says that a log entry or snapshot was written by a newer release. The node must stop: skipping what it
+// does not know would make its state differ from the others'. A *level.TooNewError comes with it.
+var ErrUnknown = errors.New("unknown to this release")
 
 // ErrCorrupt says that a log entry or snapshot does not decode. The node must stop.
 var ErrCorrupt = errors.New("does not decode")
@@ -59,18 +59,21 @@ type Command interface {
 
 // Noop changes nothing. The leader writes one after the last change of a burst, so that every log on
 // disk says that the change was committed.
-type Noop struct{}
+type Noop struct {
+	// Check makes it a checkpoint: the members compare their states as they are after it.
+	Check bool `msgpack:"check,omitempty"`
+}
 
 // Op implements Command.
 func (Noop) Op() Op { return OpNoop }
 
 func (Noop) apply(*State, uint64) Result { return Result{} }
 
-// Encode writes c as a log entry: version, op, body.
+// Encode writes c as a log entry: the level that it needs, op, body.
 func Encode(c Command) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := msgpack.NewEncoder(&buf)
-	if err := encodeHead(enc, Version, c.Op()); err != nil {
+	if err := encodeHead(enc, Needs(c), c.Op()); err != nil {
 		return nil, fmt.Errorf("encode command %d: %w", c.Op(), err)
 	}
 	if err := enc.Encode(c); err != nil {
@@ -79,41 +82,52 @@ func Encode(c Command) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-func encodeHead(enc *msgpack.Encoder, version uint8, op Op) error {
-	if err := enc.EncodeUint(uint64(version)); err != nil {
+func encodeHead(enc *msgpack.Encoder, needs int, op Op) error {
+	if needs == 0 {
+		return errors.New("not in the table of package level")
+	}
+	if err := enc.EncodeUint(uint64(needs)); err != nil {
 		return err
 	}
 	return enc.EncodeUint(uint64(op))
 }
 
-// Decode reads a log entry. An unknown op that may be skipped gives a Noop; another unknown op or
-// version gives ErrUnknown, anything else that does not decode ErrCorrupt.
-func Decode(entry []byte) (Command, error) { return decode(entry, false) }
-
-// decode is Decode for an entry, or for the one within a Once, which holds no other Once.
-func decode(entry []byte, inner bool) (Command, error) {
-	r := bytes.NewReader(entry)
+// newDecoder decodes strictly: a field that the struct lacks is an error.
+func newDecoder(r io.Reader) *msgpack.Decoder {
 	dec := msgpack.NewDecoder(r)
-	version, err := dec.DecodeUint8()
+	dec.DisallowUnknownFields(true)
+	return dec
+}
+
+// Decode reads a log entry. An op, field or level that this program does not know gives ErrUnknown, anything else
+// that does not decode ErrCorrupt.
+func Decode(entry []byte) (Command, error) { return decode(entry, 0) }
+
+// decode is Decode for an entry, or for the one within a Once, which holds no other Once, or within an Audited, which
+// holds neither.
+func decode(entry []byte, within Op) (Command, error) {
+	r := bytes.NewReader(entry)
+	dec := newDecoder(r)
+	needs, err := dec.DecodeUint8()
 	if err != nil {
-		return nil, fmt.Errorf("log entry: version %w: %w", ErrCorrupt, err)
+		return nil, fmt.Errorf("log entry: level %w: %w", ErrCorrupt, err)
 	}
-	if version == 0 || version > Version {
-		return nil, fmt.Errorf("log entry of version %d: %w", version, ErrUnknown)
+	if needs == 0 {
+		return nil, fmt.Errorf("log entry of level 0: %w", ErrCorrupt)
+	}
+	if int(needs) > level.Supported() {
+		return nil, fmt.Errorf("log entry: %w", tooNew(int(needs), ""))
 	}
 	number, err := dec.DecodeUint8()
 	if err != nil {
 		return nil, fmt.Errorf("log entry: op %w: %w", ErrCorrupt, err)
 	}
 	c := newCommand(Op(number))
-	if inner && Op(number) == OpOnce {
+	if within != 0 && Op(number) == OpOnce || within == OpAudited && Op(number) == OpAudited {
 		return nil, fmt.Errorf("log entry with op %d within itself: %w", number, ErrCorrupt)
 	}
 	if c == nil {
-		if Op(number)&opIgnorable != 0 {
-			return Noop{}, nil
-		}
-		return nil, fmt.Errorf("log entry with op %d: %w", number, ErrUnknown)
+		return nil, fmt.Errorf("log entry with op %d: %w", number, tooNew(0, ""))
 	}
 	if err := decodeInto(dec, c); err != nil {
 		return nil, fmt.Errorf("log entry with op %d: body: %w", number, err)
@@ -121,12 +135,29 @@ func decode(entry []byte, inner bool) (Command, error) {
 	if r.Len() != 0 {
 		return nil, fmt.Errorf("log entry with op %d: %d bytes too many: %w", number, r.Len(), ErrCorrupt)
 	}
-	if once, ok := c.(*Once); ok {
-		if err := once.unwrap(); err != nil {
+	switch c := c.(type) {
+	case *Once:
+		if err := c.unwrap(); err != nil {
 			return nil, fmt.Errorf("log entry with op %d: %w", number, err)
 		}
+	case *Audited:
+		if err := c.unwrap(); err != nil {
+			return nil, fmt.Errorf("log entry with op %d: %w", number, err)
+		}
+	case *SetLevel:
+		if c.Level > level.Supported() {
+			return nil, fmt.Errorf("log entry with op %d: %w", number, tooNew(c.Level, c.Release))
+		}
+	}
+	if Needs(c) > int(needs) {
+		return nil, fmt.Errorf("log entry with op %d: of level %d, said to be of level %d: %w", number, Needs(c), needs, ErrCorrupt)
 	}
 	return c, nil
+}
+
+// tooNew is the error about something of a level that this program does not support; 0 and "" where that is unknown.
+func tooNew(n int, release string) error {
+	return fmt.Errorf("%w: %w", ErrUnknown, &level.TooNewError{Level: n, Release: release})
 }
 
 // decodeInto decodes one value. The library panics on some bad input (a nil for a time, msgpack 5.4.1),
@@ -137,14 +168,21 @@ func decodeInto(dec *msgpack.Decoder, v any) (err error) {
 			err = fmt.Errorf("%w: %v", ErrCorrupt, p)
 		}
 	}()
-	if err := dec.Decode(v); err != nil {
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	err = dec.Decode(v)
+	switch {
+	case err == nil:
+		return nil
+	case strings.HasPrefix(err.Error(), "msgpack: unknown field "): // the library has no error of its own for it
+		return fmt.Errorf("%w: %w", err, tooNew(0, ""))
 	}
-	return nil
+	return fmt.Errorf("%w: %w", ErrCorrupt, err)
 }
 
 // newCommand returns an empty command of the given number, nil if there is none.
 func newCommand(op Op) Command {
+	if c := laterCommand(op); c != nil {
+		return c
+	}
 	switch op {
 	case OpFound:
 		return new(Found)
@@ -182,10 +220,14 @@ func newCommand(op Op) Command {
 		return new(RestorePart)
 	case OpOnce:
 		return new(Once)
+	case OpAudited:
+		return new(Audited)
 	case OpPutToken:
 		return new(PutToken)
 	case OpDropToken:
 		return new(DropToken)
+	case OpAdoptCluster:
+		return new(AdoptCluster)
 	case OpSetRootsHead:
 		return new(SetRootsHead)
 	case OpSetUserKeys:
@@ -196,6 +238,8 @@ func newCommand(op Op) Command {
 		return new(ClaimRun)
 	case OpClearRuns:
 		return new(ClearRuns)
+	case OpSetLevel:
+		return new(SetLevel)
 	case OpNoop:
 		return new(Noop)
 	}
@@ -236,6 +280,15 @@ type Result struct {
 	repeat bool // of a Once: nothing happened now
 }
 
+// EncodeResult writes what a proposer on another member is told.
+func EncodeResult(r Result) ([]byte, error) { return msgpack.Marshal(&r) }
+
+// DecodeResult reads what EncodeResult wrote. Errors: as of Decode.
+func DecodeResult(b []byte) (r Result, err error) {
+	err = decodeInto(newDecoder(bytes.NewReader(b)), &r)
+	return r, err
+}
+
 // Change describes an applied command to those who follow the state: key export, events, connections, ring.
 type Change struct {
 	Op      Op
@@ -245,6 +298,7 @@ type Change struct {
 	Secrets bool        // AES, session, join or cluster key, or those of users changed
 	Ring    bool        // the ring changed
 	Roots   bool        // a head of the roots changed
+	Level   bool        // the cluster's level rose
 	// Reactors says that what operators changed of the option reactor is another.
 	Reactors bool
 	// Restored says that the whole state was replaced by a snapshot: compare everything.

@@ -244,7 +244,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"empty", nil, fsm.ErrCorrupt},
 		{"newer version", []byte{99, 1, 0x80}, fsm.ErrUnknown},
 		{"unknown op", []byte{1, 0x7f, 0x80}, fsm.ErrUnknown},
-		{"unknown op that may be skipped", []byte{1, 0xcc, 0xc0, 0x80}, nil},
+		{"unknown op above 127", []byte{1, 0xcc, 0xc0, 0x80}, fsm.ErrUnknown},
 		{"torn body", []byte{1, 5, 0x81, 0xa2}, fsm.ErrCorrupt},
 		{"trailing bytes", []byte{1, 4, 0x80, 0x80}, fsm.ErrCorrupt},
 	}

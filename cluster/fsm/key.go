@@ -88,7 +88,7 @@ func (c *OfferKey) apply(s *State, index uint64) Result {
 	case !known && c.Auto == AutoAccept:
 		return s.settle(c, KeyAccepted, index, "accept")
 	case !known:
-		if s.full(c) {
+		if s.full(c.MaxPending, c.MaxPerSource, c.Source) != "" {
 			return Result{Act: "full"}
 		}
 		if c.Auto == AutoReject {
@@ -106,21 +106,15 @@ func (c *OfferKey) apply(s *State, index uint64) Result {
 	}
 }
 
-// full says whether one more key that nobody asked for would be too many.
-func (s *State) full(c *OfferKey) bool {
-	if c.MaxPending > 0 && s.unvetted >= c.MaxPending {
-		return true
+// full says whether one more key that nobody asked for would be too many, and by which bound.
+func (s *State) full(maxPending, maxPerSource int, source string) Bound {
+	switch {
+	case maxPending > 0 && s.unvetted >= maxPending:
+		return BoundPending
+	case maxPerSource > 0 && source != "" && s.offered[source] >= maxPerSource:
+		return BoundSource
 	}
-	if c.MaxPerSource <= 0 || c.Source == "" {
-		return false
-	}
-	n := 0
-	for _, k := range s.keys {
-		if k.Unvetted && k.Source == c.Source {
-			n++
-		}
-	}
-	return n >= c.MaxPerSource
+	return ""
 }
 
 // settle stores the offered key in the given state.
@@ -174,10 +168,22 @@ func (s *State) dropDenied(id string, index uint64) {
 func (s *State) putKey(k Key, index uint64) KeyState {
 	from := s.dropKey(k.ID, index)
 	s.keys[k.ID] = &k
-	if k.Unvetted {
-		s.unvetted++
-	}
+	s.countUnvetted(&k, 1)
 	return from
+}
+
+// countUnvetted counts a record in, by 1, or out, by -1.
+func (s *State) countUnvetted(k *Key, by int) {
+	if !k.Unvetted {
+		return
+	}
+	s.unvetted += by
+	if k.Source == "" {
+		return
+	}
+	if s.offered[k.Source] += by; s.offered[k.Source] == 0 {
+		delete(s.offered, k.Source)
+	}
 }
 
 func (s *State) dropKey(id string, index uint64) KeyState {
@@ -186,9 +192,7 @@ func (s *State) dropKey(id string, index uint64) KeyState {
 	if !ok {
 		return KeyUnknown
 	}
-	if old.Unvetted {
-		s.unvetted--
-	}
+	s.countUnvetted(old, -1)
 	delete(s.keys, id)
 	return old.State
 }
@@ -377,6 +381,34 @@ func (s *State) DeniedIDs() []string {
 	s.mu.RUnlock()
 	sort.Strings(out)
 	return out
+}
+
+// Bound names what an offered key would exceed; "" is none.
+type Bound string
+
+// The bounds.
+const (
+	BoundPending Bound = "pending" // OfferKey.MaxPending, of unvetted keys
+	BoundSource  Bound = "source"  // OfferKey.MaxPerSource
+	BoundDenied  Bound = "denied"  // OfferKey.MaxPending of denied keys, or maxDeniedPerID
+)
+
+// Full says whether the key of an unknown id would be one unvetted key too many.
+func (s *State) Full(maxPending, maxPerSource int, source string) Bound {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.full(maxPending, maxPerSource, source)
+}
+
+// DeniedFull says whether a new key for an id that has another one should not be kept, because the list
+// of an id would lose its oldest key for it.
+func (s *State) DeniedFull(id string, maxPending int) Bound {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if len(s.denied[id]) >= maxDeniedPerID || maxPending > 0 && s.deniedN >= maxPending {
+		return BoundDenied
+	}
+	return ""
 }
 
 // Unvetted is the number of keys that minions' requests made and no operator has looked at.

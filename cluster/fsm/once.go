@@ -40,7 +40,7 @@ func (c *Once) unwrap() (err error) {
 	if len(c.Token) != tokenSize {
 		return fmt.Errorf("token of %d bytes: %w", len(c.Token), ErrCorrupt)
 	}
-	if c.command, err = decode(c.Entry, true); err != nil {
+	if c.command, err = decode(c.Entry, OpOnce); err != nil {
 		return fmt.Errorf("inner: %w", err)
 	}
 	return nil

@@ -149,6 +149,29 @@ func TestEqualCommandsGiveEqualBytes(t *testing.T) {
 		if a.Unvetted() != b.Unvetted() {
 			t.Fatalf("seed %d: unvetted %d and %d", seed, a.Unvetted(), b.Unvetted())
 		}
+		for _, s := range []*fsm.State{a, b} {
+			checkSources(t, s)
+		}
+	}
+}
+
+// checkSources compares the number of unvetted keys by source with the keys.
+func checkSources(t *testing.T, s *fsm.State) {
+	t.Helper()
+	counts := map[string]int{}
+	keys, _ := s.Keys()
+	for _, k := range keys {
+		if k.Unvetted {
+			counts[k.Source]++
+		}
+	}
+	for source, n := range counts {
+		if source != "" && (s.Full(0, n, source) != fsm.BoundSource || s.Full(0, n+1, source) != "") {
+			t.Errorf("%d keys of %q are counted otherwise", n, source)
+		}
+	}
+	if s.Full(0, 1, "nobody") != "" {
+		t.Error("a key of nobody is counted")
 	}
 }
 

@@ -72,6 +72,7 @@ func (c *Restore) apply(s *State, index uint64) Result {
 	s.aes.replace([]byte(c.Saved.AES), c.At)
 	s.session.replace(c.Saved.Session, c.At)
 	s.keys, s.denied, s.deniedN, s.unvetted = make(map[string]*Key, len(c.Saved.Keys)), make(map[string][]Denied), 0, 0
+	s.offered = make(map[string]int)
 	s.tokens = make(map[[32]byte]*Token)
 	for i := range c.Parts {
 		s.putBack(&s.parts[i], index)

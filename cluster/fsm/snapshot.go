@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"clustermaster/cluster/level"
 )
 
 const snapshotMagic = "clustermaster-fsm"
@@ -26,6 +28,7 @@ const (
 	recordDone   record = 7 // of a Once
 	recordPart   record = 8 // of a restore under way
 	recordToken  record = 9
+	recordAudit  record = 10
 
 	recordRootsHead record = 32
 	recordUserKey   record = 48
@@ -42,6 +45,9 @@ type scalars struct {
 	AES     savedEpochs `msgpack:"aes"`
 	Session savedEpochs `msgpack:"session"`
 	Ring    Ring        `msgpack:"ring"`
+
+	Level   int    `msgpack:"level,omitempty"`
+	Release string `msgpack:"level_release,omitempty"`
 }
 
 type savedEpochs struct {
@@ -66,6 +72,8 @@ type Snapshot struct {
 	reactors  Reactors
 	scheduled map[string]Scheduled
 	tokens    map[[32]byte]*Token
+	audits    map[auditList][]Audit
+	later     laterState
 }
 
 // Snapshot copies the state: cheap, in memory.
@@ -77,6 +85,7 @@ func (s *State) Snapshot() *Snapshot {
 			Applied: s.applied, Version: s.version, KeysAt: s.keysAt, Cluster: s.cluster, Ring: s.ring,
 			AES:     savedEpochs{s.aes.staged, s.aes.active, s.aes.old},
 			Session: savedEpochs{s.session.staged, s.session.active, s.session.old},
+			Level:   s.level, Release: s.release,
 		},
 		members: maps.Clone(s.members),
 		bars:    maps.Clone(s.bars),
@@ -89,16 +98,22 @@ func (s *State) Snapshot() *Snapshot {
 		userKeys: s.userKeys,
 		reactors: s.reactors, scheduled: maps.Clone(s.scheduled),
 		tokens: maps.Clone(s.tokens),
+		audits: maps.Clone(s.audits),
+		later:  s.later,
 	}
 }
 
-// WriteTo writes the snapshot: magic, version, then records of number and value, sorted by name, so
-// equal states give equal bytes.
+// WriteTo writes the snapshot: magic, level, from level 2 on the first release that supports it, then records of number
+// and value, sorted by name, so equal states give equal bytes.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	counted := &countingWriter{w: w}
 	buf := bufio.NewWriterSize(counted, 64<<10)
 	enc := msgpack.NewEncoder(buf)
-	err := errors.Join(enc.EncodeString(snapshotMagic), enc.EncodeUint(Version))
+	at := max(sn.scalars.Level, level.Base)
+	err := errors.Join(enc.EncodeString(snapshotMagic), enc.EncodeUint(uint64(at)))
+	if at > level.Base {
+		err = errors.Join(err, enc.EncodeString(sn.scalars.Release))
+	}
 	records := uint64(0)
 	put := func(r record, v any) {
 		if err != nil {
@@ -145,6 +160,10 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	for _, t := range sortedTokens(sn.tokens) {
 		put(recordToken, t)
 	}
+	for _, a := range sortedAudits(sn.audits) {
+		put(recordAudit, &a)
+	}
+	sn.putLater(put)
 	put(recordEnd, records)
 	if err == nil {
 		err = buf.Flush()
@@ -166,30 +185,45 @@ func (s *State) Restore(r io.Reader) error {
 	s.applied, s.version, s.keysAt = next.applied, next.version, next.keysAt
 	s.cluster, s.ring, s.aes, s.session = next.cluster, next.ring, next.aes, next.session
 	s.members, s.bySPKI, s.bars = next.members, next.bySPKI, next.bars
-	s.keys, s.denied, s.deniedN, s.unvetted = next.keys, next.denied, next.deniedN, next.unvetted
+	s.keys, s.denied, s.deniedN, s.unvetted, s.offered = next.keys, next.denied, next.deniedN, next.unvetted, next.offered
 	s.roots, s.done, s.parts, s.userKeys = next.roots, next.done, next.parts, next.userKeys
 	s.reactors, s.scheduled = next.reactors, next.scheduled
-	s.tokens = next.tokens
+	s.tokens, s.audits = next.tokens, next.audits
+	s.level, s.release, s.later = next.level, next.release, next.later
 	return nil
 }
 
 func read(r io.Reader) (*State, error) {
-	dec := msgpack.NewDecoder(r)
+	dec := newDecoder(r)
 	if magic, err := dec.DecodeString(); err != nil || magic != snapshotMagic {
 		return nil, fmt.Errorf("magic %q: %w", magic, ErrCorrupt)
 	}
-	version, err := dec.DecodeUint8()
+	at, err := dec.DecodeUint8()
 	if err != nil {
-		return nil, fmt.Errorf("version %w: %w", ErrCorrupt, err)
+		return nil, fmt.Errorf("level %w: %w", ErrCorrupt, err)
 	}
-	if version == 0 || version > Version {
-		return nil, fmt.Errorf("version %d: %w", version, ErrUnknown)
+	if at == 0 {
+		return nil, fmt.Errorf("level 0: %w", ErrCorrupt)
+	}
+	release := ""
+	if at > level.Base {
+		if release, err = dec.DecodeString(); err != nil {
+			return nil, fmt.Errorf("release %w: %w", ErrCorrupt, err)
+		}
+	}
+	if int(at) > level.Supported() {
+		return nil, tooNew(int(at), release)
 	}
 	s := New()
 	for n := uint64(0); ; n++ {
 		number, err := dec.DecodeUint8()
 		if err != nil {
 			return nil, fmt.Errorf("record %d %w: %w", n, ErrCorrupt, err)
+		}
+		if of := level.OfRecord(number); of == 0 {
+			return nil, fmt.Errorf("record %d of kind %d: %w", n, number, tooNew(0, ""))
+		} else if of > int(at) {
+			return nil, fmt.Errorf("record %d of kind %d and level %d in a snapshot of level %d: %w", n, number, of, at, ErrCorrupt)
 		}
 		if (n == 0) != (record(number) == recordState) {
 			return nil, fmt.Errorf("record %d is of kind %d: %w", n, number, ErrCorrupt)
@@ -217,6 +251,7 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 			s.applied, s.version, s.keysAt, s.cluster, s.ring = v.Applied, v.Version, v.KeysAt, v.Cluster, v.Ring
 			s.cluster.At = s.cluster.At.UTC()
 			s.aes, s.session = v.AES.load(), v.Session.load()
+			s.level, s.release = v.Level, v.Release
 		}
 	case recordMember:
 		m := new(Member)
@@ -239,9 +274,7 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 		if decode(k) {
 			k.Since = k.Since.UTC()
 			s.keys[k.ID] = k
-			if k.Unvetted {
-				s.unvetted++
-			}
+			s.countUnvetted(k, 1)
 		}
 	case recordDenied:
 		var d DeniedOf
@@ -292,6 +325,11 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 			t.Expire = t.Expire.UTC()
 			s.tokens[t.Hash] = t
 		}
+	case recordAudit:
+		var a Audit
+		if decode(&a) {
+			s.putAudit(a)
+		}
 	case recordEnd:
 		var records uint64
 		if decode(&records) && records != n {
@@ -299,7 +337,7 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 		}
 		return true, err
 	default:
-		return false, ErrUnknown
+		return false, s.readLaterRecord(dec, kind)
 	}
 	return false, err
 }

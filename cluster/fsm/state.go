@@ -20,8 +20,9 @@ type State struct {
 	version  uint64         // membership version: index of the last change of members
 	keys     map[string]*Key
 	denied   map[string][]Denied
-	deniedN  int // sum of the lists' lengths
-	unvetted int // keys that minions caused and nobody looked at: pending, or rejected by policy
+	deniedN  int            // sum of the lists' lengths
+	unvetted int            // keys that minions caused and nobody looked at: pending, or rejected by policy
+	offered  map[string]int // of these, by source; what has none is left out
 	keysAt   uint64
 	aes      epochs
 	session  epochs
@@ -32,8 +33,13 @@ type State struct {
 	userKeys map[string]string   // by user; never changed in place
 
 	reactors  Reactors
-	scheduled map[string]Scheduled // by name of the entry
-	tokens    map[[32]byte]*Token  // by hash
+	scheduled map[string]Scheduled  // by name of the entry
+	tokens    map[[32]byte]*Token   // by hash
+	audits    map[auditList][]Audit // oldest first; no list is empty
+
+	level   int    // the cluster's; 0: the first
+	release string // the first one that supports the level
+	later   laterState
 }
 
 // Cluster is what is fixed when a cluster is founded. The zero value means: not founded.
@@ -54,11 +60,13 @@ func New() *State {
 		bars:    make(map[string]Bar),
 		keys:    make(map[string]*Key),
 		denied:  make(map[string][]Denied),
+		offered: make(map[string]int),
 		roots:   make(map[uint8]RootsHead),
 
 		userKeys:  make(map[string]string),
 		scheduled: make(map[string]Scheduled),
 		tokens:    make(map[[32]byte]*Token),
+		audits:    make(map[auditList][]Audit),
 	}
 }
 
@@ -70,6 +78,9 @@ func (s *State) Apply(index uint64, c Command) (Result, Change) {
 	r := c.apply(s, index)
 	if once, ok := c.(*Once); ok {
 		c = once.command
+	}
+	if audited, ok := c.(*Audited); ok {
+		c = audited.command
 	}
 	r.change.Op = c.Op()
 	if !r.repeat {

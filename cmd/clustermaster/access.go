@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 
-	"clustermaster/acl"
-	"clustermaster/auth"
 	"clustermaster/config"
-	"clustermaster/master"
-	"clustermaster/userkeys"
+	"clustermaster/serve/acl"
+	"clustermaster/serve/auth"
+	"clustermaster/serve/master"
+	"clustermaster/serve/userkeys"
 	"clustermaster/wire"
 )
 
@@ -56,8 +56,8 @@ func (r *rooms) openAccess() error {
 // users confirms users for clear commands.
 type users struct{ *auth.Auth }
 
-func (u users) Authenticate(ctx context.Context, creds wire.Map) (master.Identity, error) {
-	id, err := u.Auth.Authenticate(ctx, creds)
+func (u users) Authenticate(ctx context.Context, source string, creds wire.Map) (master.Identity, error) {
+	id, err := u.Auth.Authenticate(ctx, source, creds)
 	return master.Identity{Name: id.Name, Eauth: id.Eauth, Rights: id.Rights}, err
 }
 

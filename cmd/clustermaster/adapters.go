@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,12 +12,14 @@ import (
 	"google.golang.org/grpc"
 
 	"clustermaster/config"
-	"clustermaster/fileserver"
 	"clustermaster/hashring"
+	"clustermaster/internal/origin"
 	"clustermaster/internal/yaml11"
 	"clustermaster/keystore"
-	"clustermaster/master"
-	"clustermaster/target"
+	"clustermaster/salt/target"
+	"clustermaster/serve/fileserver"
+	"clustermaster/serve/master"
+	"clustermaster/store/miniondata"
 	"clustermaster/transport/minion"
 	"clustermaster/wire"
 )
@@ -70,7 +73,25 @@ func (p nearPeers) Members() []string {
 type requests struct{ m *master.Master }
 
 func (h requests) Handle(ctx context.Context, r minion.Request) ([]byte, error) {
-	return h.m.Handle(ctx, master.Request(r))
+	return h.m.Handle(ctx, master.Request{Payload: r.Payload, Remote: r.Remote, Buffer: r.Buffer, Sender: r.Sender})
+}
+
+// requestData keeps what minions send.
+type requestData struct{ *miniondata.Data }
+
+func (d requestData) MergeMine(ctx context.Context, id string, data wire.Map, clear bool) error {
+	return overQuota(d.Data.MergeMine(ctx, id, data, clear))
+}
+
+func (d requestData) SetPillar(ctx context.Context, id, pillarenv string, pillar wire.Map) error {
+	return overQuota(d.Data.SetPillar(ctx, id, pillarenv, pillar))
+}
+
+func overQuota(err error) error {
+	if errors.Is(err, miniondata.ErrQuota) {
+		return fmt.Errorf("%w: %w", master.ErrQuota, err)
+	}
+	return err
 }
 
 // subscribers passes publications to this master's publish sessions.
@@ -140,11 +161,16 @@ func fileOptions(o *config.Options) fileserver.Options {
 	return f
 }
 
+// decodedTimes is how many times max_frame_size a minion's request may take when it is decoded: text takes about three times
+// its length, long lists of small numbers more than ten times.
+const decodedTimes = 4
+
 // masterOptions turns the configuration into the request handler's.
 func masterOptions(o *config.Options) (master.Options, error) {
 	m := master.DefaultOptions()
 	m.ID, m.PublishPort = o.ID, o.PublishPort
 	m.MinimumAuthVersion, m.RequestServerTTL = o.MinimumAuthVersion, o.RequestServerTTL
+	m.MaxDecoded = decodedTimes * int64(o.MaxFrameSize)
 	m.AutoAccept, m.OpenMode = o.AutoAccept, o.OpenMode
 	m.AutosignFile, m.AutorejectFile = o.AutosignFile, o.AutorejectFile
 	keys := o.PkiDir
@@ -153,6 +179,7 @@ func masterOptions(o *config.Options) (master.Options, error) {
 	}
 	m.AutosignDir, m.AutosignTimeout, m.AutosignGrainsDir = filepath.Join(keys, "minions_autosign"), o.AutosignTimeout, o.AutosignGrainsDir
 	m.PermissivePkiAccess, m.MaxMinions, m.MaxPendingKeys, m.AuthEvents = o.PermissivePkiAccess, o.MaxMinions, o.MaxPendingKeys, o.AuthEvents
+	m.MaxPendingKeysPerSource, m.UnknownKeyProcessors = o.MaxPendingKeysPerSource, o.UnknownKeyProcessors
 	m.JobCache, m.StoreEndTime = o.JobCache, o.JobCacheStoreEndtime
 	m.RequireMinionSignMessages, m.DropMessagesSignatureFail = o.RequireMinionSignMessages, o.DropMessagesSignatureFail
 	m.MinionDataCache, m.MinionDataCacheEvents, m.EnforceMineCache = o.MinionDataCache, o.MinionDataEvents, o.EnforceMineCache
@@ -165,6 +192,8 @@ func masterOptions(o *config.Options) (master.Options, error) {
 	m.SignPubMessages, m.PublishSigningAlgorithm = o.SignPubMessages, o.PublishSigningAlgorithm
 	m.ClearCommands, m.MasterUser = o.EnableClearCommands, o.User
 	m.ZmqFiltering, m.OrderMasters, m.PublishRetry = o.ZmqFiltering, o.OrderMasters, o.PublishRetry
+	m.Syndics = o.Syndics
+	m.FileRecvPerDay, m.JobsPerHour = int64(o.FileRecvMaxDaily)<<20, int64(o.MinionJobsMaxHourly)
 	m.UniqueJID = o.UniqueJID
 	if get, ok := wireValue(o.Extra["mine_get"]).(wire.Map); ok {
 		m.MineGet = get
@@ -224,12 +253,13 @@ func textOrNil(s string) any {
 // masterKeys is the key store, with what a minion may do to its own key.
 type masterKeys struct {
 	*keystore.Store
-	tells *operators
+	operators *operators
 }
 
 // Revoke deletes a minion's key at its own wish.
 func (k masterKeys) Revoke(ctx context.Context, id string) error {
-	o := k.tells.opts
-	_, _, err := k.tells.changeKeys(ctx, "delete", []string{id}, []keystore.State{keystore.Accepted}, o.PreserveMinionCache, o.RotateAESKey)
+	o := k.operators.opts
+	ctx = origin.With(ctx, origin.Origin{User: id, From: "minion", Order: "revoke_auth", Automatic: true})
+	_, _, err := k.operators.changeKeys(ctx, "delete", []string{id}, []keystore.State{keystore.Accepted}, o.PreserveMinionCache, o.RotateAESKey)
 	return err
 }

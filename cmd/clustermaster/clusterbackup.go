@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"clustermaster/backup"
-	"clustermaster/jobcache"
-	"clustermaster/runner"
+	"clustermaster/cluster/backup"
+	"clustermaster/salt/runner"
+	"clustermaster/store/jobcache"
 	"clustermaster/wire"
 )
 
@@ -22,6 +22,9 @@ var _ runner.ClusterBackups = clusterBackups{}
 
 // Backup implements runner.ClusterBackups. The file is new, private and whole, or not there.
 func (b clusterBackups) Backup(ctx context.Context, path, passphrase string, jobs bool) (v runner.BackupView, err error) {
+	if err := b.r.disk.Refuse("backup", filepath.Dir(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return v, fmt.Errorf("make backup: %w", err)
+	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		return v, fmt.Errorf("%s is there already; name another file", path)

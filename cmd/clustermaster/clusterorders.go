@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"clustermaster/cluster"
-	"clustermaster/runner"
+	"clustermaster/salt/runner"
 )
 
 // clusterOrders passes operators' orders to the cluster.

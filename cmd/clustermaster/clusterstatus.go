@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"clustermaster/cluster"
-	"clustermaster/runner"
+	"clustermaster/cluster/level"
+	"clustermaster/salt/runner"
 )
 
 // clusterStatus tells runners about members and ring.
@@ -18,6 +19,7 @@ func (s clusterStatus) View(ctx context.Context) (runner.ClusterView, error) {
 	v := runner.ClusterView{ID: s.r.opts.ID, MembershipIndex: -1, Term: n.Term()}
 	if s.r.port == nil {
 		v.Term = 0
+		v.Alarms = alarmsOf(n.Self())
 		return v, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -25,6 +27,9 @@ func (s clusterStatus) View(ctx context.Context) (runner.ClusterView, error) {
 	if err := n.ReadIndex(ctx); err != nil {
 		v.Note = staleNote + err.Error()
 	}
+	v.ClocksDiffer = n.ClocksDiffer()
+	v.Differing, v.Odd = n.StatesDiffer()
+	v.Level, v.Supported = n.Level(), level.Supported()
 	v.MembershipIndex = int64(n.State().MembershipVersion())
 	v.Unhealthy, v.Demoted = n.UnhealthyVoters(), n.RecentlyDemoted()
 	for _, b := range n.State().Bars() {
@@ -37,7 +42,8 @@ func (s clusterStatus) View(ctx context.Context) (runner.ClusterView, error) {
 	}
 	for _, m := range members {
 		p := runner.PeerView{
-			ID: m.ID, Addr: m.Addr, Version: m.Version, State: stateOf(m), Voter: m.Voter, Reachable: m.Reachable, Serving: m.Serving, Ready: m.Ready,
+			ID: m.ID, Addr: m.Addr, Version: m.Version, Level: m.Level, ClockAhead: m.ClockAhead, ClockKnown: m.ClockKnown,
+			ClockLimit: s.r.opts.ClusterClockLimit, State: stateOf(m), Voter: m.Voter, Reachable: m.Reachable, Serving: m.Serving, Ready: m.Ready,
 			Lag: head - min(head, m.Applied), LastContact: -1, More: rootsMore(m),
 		}
 		if !m.LastContact.IsZero() {
@@ -46,9 +52,18 @@ func (s clusterStatus) View(ctx context.Context) (runner.ClusterView, error) {
 		if m.Leader {
 			v.Leader = m.ID
 		}
-		v.Peers = append(v.Peers, p)
+		v.Peers, v.Alarms = append(v.Peers, p), append(v.Alarms, alarmsOf(m)...)
 	}
 	return v, nil
+}
+
+// alarmsOf puts the member's id before each.
+func alarmsOf(m cluster.Member) []string {
+	var out []string
+	for _, a := range m.Alarms {
+		out = append(out, m.ID+": "+a)
+	}
+	return out
 }
 
 // stateOf is the one word that says most of a member.
@@ -73,13 +88,19 @@ func (s clusterStatus) Ring(context.Context) (runner.RingView, error) {
 	info := s.r.store.Info()
 	v := runner.RingView{
 		Clustered: s.r.port != nil, Epoch: info.Epoch, Replicas: info.Replicas, Partitions: info.Partitions, VirtualNodes: info.Vnodes,
-		Shares: make(map[string]float64), HintsPending: int64(info.HintsPending), UnderReplicated: int64(info.UnderReplicated),
+		Shares: make(map[string]float64), Refusing: make(map[string]string), HintsPending: int64(info.HintsPending), UnderReplicated: int64(info.UnderReplicated),
 		TransferBytes: int64(info.TransferBytes),
 	}
 	for _, n := range info.Nodes {
 		id, _, _ := strings.Cut(n.Node, "/")
 		v.Nodes = append(v.Nodes, id)
 		v.Shares[id] = n.Share
+		if n.Refilling {
+			v.Refilling = append(v.Refilling, id)
+		}
+		if n.Refuses != "" {
+			v.Refusing[id] = n.Refuses
+		}
 		if n.Pending > 0 {
 			v.Transfers = append(v.Transfers, runner.TransferView{
 				To: id, Partitions: n.Pending, Fetched: int64(n.Fetched), Expected: int64(n.Expected), ETA: n.ETA,

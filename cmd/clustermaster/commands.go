@@ -9,12 +9,12 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"clustermaster/acl"
-	"clustermaster/auth"
-	"clustermaster/cli"
 	"clustermaster/config"
 	"clustermaster/keystore"
-	"clustermaster/operator"
+	"clustermaster/salt/cli"
+	"clustermaster/serve/acl"
+	"clustermaster/serve/auth"
+	"clustermaster/serve/operator"
 )
 
 // saltVersion is the release of Salt that this master speaks as.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,32 +20,35 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	"clustermaster/acl"
-	"clustermaster/auth"
-	"clustermaster/banks"
 	"clustermaster/cluster"
+	"clustermaster/cluster/fsm"
 	"clustermaster/config"
-	"clustermaster/event"
-	"clustermaster/event/localbus"
-	"clustermaster/fileserver"
+	"clustermaster/internal/diskspace"
 	"clustermaster/internal/health"
-	"clustermaster/jobcache"
-	"clustermaster/jobcache/localcache"
+	"clustermaster/internal/seal"
 	"clustermaster/keystore"
-	"clustermaster/master"
-	"clustermaster/miniondata"
-	"clustermaster/modules"
-	"clustermaster/operator"
-	"clustermaster/pillar"
-	"clustermaster/pushed"
-	"clustermaster/reactor"
-	"clustermaster/render"
-	"clustermaster/ringstore"
-	"clustermaster/schedule"
+	"clustermaster/salt/modules"
+	"clustermaster/salt/pillar"
+	"clustermaster/salt/reactor"
+	"clustermaster/salt/render"
+	"clustermaster/salt/schedule"
+	"clustermaster/serve/acl"
+	"clustermaster/serve/auth"
+	"clustermaster/serve/event"
+	"clustermaster/serve/event/localbus"
+	"clustermaster/serve/fileserver"
+	"clustermaster/serve/master"
+	"clustermaster/serve/operator"
+	"clustermaster/serve/userkeys"
 	"clustermaster/statesync"
+	"clustermaster/store/cache"
+	"clustermaster/store/jobcache"
+	"clustermaster/store/jobcache/localcache"
+	"clustermaster/store/miniondata"
+	"clustermaster/store/ringstore"
+	"clustermaster/store/uploads"
 	"clustermaster/transport/minion"
 	"clustermaster/transport/peer"
-	"clustermaster/userkeys"
 	"clustermaster/wire"
 )
 
@@ -55,35 +59,41 @@ type rooms struct {
 	reg   *prometheus.Registry
 	began time.Time
 
-	port    *peer.Port   // nil when stand-alone
-	rpc     *grpc.Server // nil when stand-alone
-	node    *cluster.Node
-	keys    *keystore.Store
-	export  *keystore.Exporter // nil with a shared cluster_pki_dir
-	peers   *cluster.PeerFiles // nil when stand-alone or with a shared cluster_pki_dir
-	roots   *statesync.Store   // nil when stand-alone
-	store   *ringstore.Store
-	jobs    *jobcache.Cache
-	data    *miniondata.Data
-	pushed  *pushed.Files
-	banks   *banks.Cache
-	bus     *event.Bus
-	mesh    *event.Mesh
-	pub     *minion.PubServer
-	req     *minion.RequestServer
-	mast    *master.Master
-	modules *modules.Modules
-	pillar  *pillar.Compiler
-	files   *fileserver.Server // file_roots
-	render  *render.Renderer
-	items   *fileserver.Server // pillar_roots
-	auth    *auth.Auth
-	tells   *operators
-	reactor *reactor.Reactor
-	changed atomic.Pointer[changedReactors]
-	sched   *schedule.Schedule
-	sock    *operator.Server
-	local   *localbus.Server
+	seal      *seal.Key // nil leaves what lies in DataDir open
+	systemd   *health.Systemd
+	listening chan struct{} // closed once the minion ports are open for the first time
+
+	port      *peer.Port   // nil when stand-alone
+	rpc       *grpc.Server // nil when stand-alone
+	node      *cluster.Node
+	keys      *keystore.Store
+	export    *keystore.Exporter // nil with a shared cluster_pki_dir
+	peers     *cluster.PeerFiles // nil when stand-alone or with a shared cluster_pki_dir
+	roots     *statesync.Store   // nil when stand-alone
+	store     *ringstore.Store
+	disk      *diskspace.Reserve
+	backups   *scheduledBackups // nil without backup_dir
+	jobs      *jobcache.Cache
+	data      *miniondata.Data
+	pushed    *uploads.Files
+	banks     *cache.Cache
+	bus       *event.Bus
+	mesh      *event.Mesh
+	pub       *minion.PubServer
+	req       *minion.RequestServer
+	master    *master.Master
+	modules   *modules.Modules
+	pillar    *pillar.Compiler
+	files     *fileserver.Server // file_roots
+	render    *render.Renderer
+	items     *fileserver.Server // pillar_roots
+	auth      *auth.Auth
+	operators *operators
+	reactor   *reactor.Reactor
+	changed   atomic.Pointer[changedReactors]
+	sched     *schedule.Schedule
+	sock      *operator.Server
+	local     *localbus.Server
 
 	rules    *acl.Rules
 	userKeys *userkeys.Keys    // nil without enable_clear_commands
@@ -91,10 +101,20 @@ type rooms struct {
 }
 
 // serveMaster makes the rooms from the bottom up, and runs them until ctx ends.
-func serveMaster(ctx context.Context, o *config.Options, found bool, log *slog.Logger) error {
-	r := &rooms{opts: o, log: log, reg: prometheus.NewRegistry(), began: time.Now()}
+func serveMaster(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd, log *slog.Logger) error {
+	r := &rooms{opts: o, log: log, reg: prometheus.NewRegistry(), began: time.Now(), systemd: systemd, listening: make(chan struct{})}
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	log.Info("master starts", "id", o.ID, "version", Version, "interface", o.Interface)
+	if err := r.openDisk(); err != nil {
+		return err
+	}
+	if err := r.openSeal(ctx); err != nil {
+		return err
+	}
+	var err error
+	if r.backups, err = newScheduledBackups(r); err != nil {
+		return err
+	}
 	if err := r.openCluster(found); err != nil {
 		return err
 	}
@@ -108,7 +128,7 @@ func serveMaster(ctx context.Context, o *config.Options, found bool, log *slog.L
 	if err := r.openMaster(); err != nil {
 		return errors.Join(err, r.node.Close())
 	}
-	defer r.mast.Close()
+	defer r.master.Close()
 	defer r.render.Close()
 	if err := r.openOperator(); err != nil {
 		return errors.Join(err, r.node.Close())
@@ -116,19 +136,45 @@ func serveMaster(ctx context.Context, o *config.Options, found bool, log *slog.L
 	return r.run(ctx)
 }
 
+// openDisk begins to watch the space that the stores share.
+func (r *rooms) openDisk() error {
+	size, err := r.opts.DiskReserveSize()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.opts.DataDir(), 0o700); err != nil {
+		return fmt.Errorf("make data directory: %w", err)
+	}
+	r.disk = diskspace.New(r.opts.DataDir(), size, r.log, r.reg)
+	return nil
+}
+
+// openSeal gets the key of seal_key, and makes sure that it is the one with which DataDir is sealed.
+func (r *rooms) openSeal(ctx context.Context) error {
+	o := r.opts
+	var err error
+	if r.seal, err = seal.Load(ctx, o.SealKey, os.Getenv); err != nil {
+		return fmt.Errorf("seal_key: %w", err)
+	}
+	return seal.Check(o.DataDir(), r.seal, !cluster.HasState(filepath.Join(o.DataDir(), "cluster")))
+}
+
 // openCluster opens the port between peers and the Raft node on it.
 func (r *rooms) openCluster(found bool) error {
 	o := r.opts
 	cfg := cluster.Config{
 		ID: o.ID, ClusterID: o.ClusterID, Peers: o.PeerAddrs(), Version: Version, Found: found,
-		PubFingerprint: o.ClusterPubFingerprint, DataDir: filepath.Join(o.DataDir(), "cluster"),
+		PubFingerprint: o.ClusterPubFingerprint, DataDir: filepath.Join(o.DataDir(), "cluster"), Seal: r.seal,
 		MaxVoters: o.ClusterMaxVoters, MinVoters: o.ClusterMinVoters, ReplaceVoters: o.ClusterAutoReplaceVoters,
 		VoterTimeout: o.ClusterVoterTimeout, VoterCheck: o.ClusterVoterHealthInterval, DemoteCooldown: o.ClusterDemoteCooldown,
-		JoinTimeout: o.ClusterJoinTimeout, StaleLimit: o.ClusterStaleLimit, RingDeadAfter: o.RingDeadAfter,
+		JoinTimeout: o.ClusterJoinTimeout, StaleLimit: o.ClusterStaleLimit, ClockLimit: o.ClusterClockLimit, Now: machineClock(os.Getenv(clockEnv)), RingDeadAfter: o.RingDeadAfter,
 		IsolatedServe:  time.Duration(o.ClusterIsolatedServeSeconds) * time.Second,
 		PublishSession: o.PublishSession, KeySize: o.KeySize, FoundingKeys: foundingKeys(o), StateSync: r.syncState,
+		Unfit: r.disk.Low, Alarms: r.backups.alarms, LastBackup: r.backups.lastGood,
 		OnFounded: func(ctx context.Context, n *cluster.Node) error { return r.importKeys(ctx) },
 	}
+	tuneLater(&cfg)
+	cfg.HeartbeatTimeout, cfg.ElectionTimeout = electionTimes(o)
 	var port cluster.PeerPort // nil stays nil
 	if o.ClusterID != "" {
 		advertise, err := o.ResolveAdvertise()
@@ -140,14 +186,15 @@ func (r *rooms) openCluster(found bool) error {
 				return err
 			}
 		}
-		key, err := peer.LoadNodeKey(o.DataDir())
+		key, err := peer.LoadNodeKey(o.DataDir(), r.seal.Box("node key"))
 		if err != nil {
 			return err
 		}
 		cfg.Addr, cfg.SPKI, cfg.NodePub, cfg.Pins = advertise, key.SPKI(), key.Public(), cluster.NewPins()
 		cfg.JoinKey = peer.JoinKey(o.ClusterSecret.Reveal(), o.ClusterID)
 		r.port, err = peer.New(peer.Config{
-			Listen: o.ListenAddr(o.ClusterPoolPort), Advertise: advertise, Key: key, Pins: cfg.Pins, DialFrom: dialFrom(o.Interface),
+			Listen: o.ListenAddr(o.ClusterPoolPort), Advertise: advertise, Key: key, Pins: cfg.Pins, Level: cfg.Pins.Level, DialFrom: dialFrom(o.Interface),
+			HandshakeTimeout: max(leastHandshake, 3*o.ClusterPeerTimeout), HeartbeatEvery: o.ClusterPeerTimeout / 3, DownAfter: o.ClusterPeerTimeout,
 			MaxMessage: r.maxMessage(), Log: r.log, Registerer: r.reg,
 		})
 		if err != nil {
@@ -160,15 +207,33 @@ func (r *rooms) openCluster(found bool) error {
 	return err
 }
 
+// leastHandshake bounds the hand-shake of peers where cluster_peer_timeout does not ask for more.
+const leastHandshake = 5 * time.Second
+
+// electionTimes are Raft's two from Salt's: a follower waits for its leader for heartbeat to twice that, a candidate for votes
+// for election to twice that, which is cluster_election_max at most. 0 is the default of package cluster.
+func electionTimes(o *config.Options) (heartbeat, election time.Duration) {
+	heartbeat, election = o.ClusterElectionMin, o.ClusterElectionMax/2
+	if heartbeat == 0 {
+		heartbeat = election
+	}
+	return heartbeat, election
+}
+
 // foundingKeys are the places where Salt keeps the key that minions know their
 // master by, as files or in the mmap_key driver's; a cluster's before a master's
 // own. The driver in force is asked first: files may be older, from before it.
 func foundingKeys(o *config.Options) []cluster.FoundingKey {
 	var keys []cluster.FoundingKey
+	accepted := make(map[string]func() (int, error))
+	for _, dir := range []string{o.ClusterPkiDir, o.PkiDir} {
+		accepted[dir] = sync.OnceValues(func() (int, error) { return keystore.CountAccepted(dir) })
+	}
 	add := func(dir, name, pass string) {
 		path := filepath.Join(dir, name)
-		file := cluster.FoundingKey{From: path, Pass: pass, Read: func() ([]byte, error) { return os.ReadFile(path) }}
-		mapped := cluster.FoundingKey{From: "mmap_key:" + path, Pass: pass, Read: func() ([]byte, error) { return keystore.ReadMmapMaster(dir, name) }}
+		file := cluster.FoundingKey{From: path, Pass: pass, Accepted: accepted[dir], Read: func() ([]byte, error) { return os.ReadFile(path) }}
+		mapped := cluster.FoundingKey{From: "mmap_key:" + path, Pass: pass, Accepted: accepted[dir],
+			Read: func() ([]byte, error) { return keystore.ReadMmapMaster(dir, name) }}
 		if o.KeysDriver == "mmap_key" {
 			file, mapped = mapped, file
 		}
@@ -200,17 +265,26 @@ func (r *rooms) openStores() error {
 	keep := time.Duration(o.KeepJobsSeconds) * time.Second
 	var err error
 	r.store, err = ringstore.Open(filepath.Join(o.DataDir(), "ring"), ringPeers{r}, ringstore.Options{
-		TransferRate: int64(o.ClusterTransferRate), MaxRecord: o.MaxFrameSize + 1<<20,
+		Room: r.disk.Low, Now: r.node.Now, TransferRate: int64(o.ClusterTransferRate), MaxRecord: o.MaxFrameSize + 1<<20,
 		BucketWidth: keep / 24, TombstoneFor: time.Duration(o.RingTombstoneSeconds) * time.Second,
 		Compilers: map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}},
 	}, r.log, r.reg)
 	if err != nil {
 		return err
 	}
+	r.node.OnApply(func(_ uint64, c fsm.Change) {
+		if !c.Level && !c.Restored {
+			return
+		}
+		if err := r.store.RaiseLevel(r.node.Level()); err != nil {
+			r.log.Error("ring store stays in its old format", "err", err)
+		}
+	})
 	r.jobs = jobcache.New(r.store, o.KeepJobsSeconds, r.log)
 	r.data = miniondata.New(r.store, r.log)
-	r.pushed = pushed.New(r.store)
-	r.banks = banks.New(r.store, r.data, r.log)
+	r.data.Limit(miniondata.Quotas{MineBytes: r.opts.MinionMineMaxSize, Pillarenvs: r.opts.MinionPillarenvsMax})
+	r.pushed = uploads.New(r.store)
+	r.banks = cache.New(r.store, r.data, r.log)
 	if r.keys, err = keystore.New(r.node, r.log, r.reg); err != nil {
 		return err
 	}
@@ -249,6 +323,7 @@ func (r *rooms) openMaster() error {
 	r.mesh = event.NewMesh(r.bus, nearPeers{ringPeers{r}}, r.log)
 	lim := minion.Limits{
 		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog, MaxConns: o.MaxConnections, ProxyFrom: o.ProxyFrom(),
+		MaxPerSource: o.MaxConnectionsPerSource, Unlimited: o.Balancers(),
 	}
 	r.pub = minion.NewPubServer(lim, o.ZmqFiltering, r.log, r.reg)
 	files, err := openFilesLimit()
@@ -274,7 +349,7 @@ func (r *rooms) openMaster() error {
 		return err
 	}
 	r.openReactor()
-	if r.tells, err = newOperators(r); err != nil {
+	if r.operators, err = newOperators(r); err != nil {
 		return err
 	}
 	if err := r.openAccess(); err != nil {
@@ -282,12 +357,12 @@ func (r *rooms) openMaster() error {
 	}
 	r.openSchedule()
 	deps := master.Deps{
-		Keys: masterKeys{r.keys, r.tells}, Cluster: r.node, Jobs: r.jobs, Data: r.data, Targets: targets{r},
+		Keys: masterKeys{r.keys, r.operators}, Cluster: r.node, Jobs: r.jobs, Data: requestData{r.data}, Targets: targets{r},
 		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: nearPeers{ringPeers{r}}, Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed, Runner: r.runFor,
-		ACL: r.rules,
+		ACL: r.rules, Disk: r.disk,
 	}
 	if r.userKeys != nil { // enable_clear_commands
-		deps.UserKeys, deps.Auth, deps.Runners = r.userKeys, users{r.auth}, r.tells
+		deps.UserKeys, deps.Auth, deps.Runners = r.userKeys, users{r.auth}, r.operators
 		if r.onDisk, err = localcache.New(localcache.Options{
 			Dir: filepath.Join(o.CacheDir, "jobs"), HashType: o.HashType, Keep: time.Duration(o.KeepJobsSeconds) * time.Second,
 		}, localcache.Deps{Mesh: r.mesh, Jobs: r.jobs, Log: r.log, Reg: r.reg}); err != nil {
@@ -295,10 +370,10 @@ func (r *rooms) openMaster() error {
 		}
 		deps.OnDisk = r.onDisk
 	}
-	if r.mast, err = master.New(deps, mo, r.log, r.reg); err != nil {
+	if r.master, err = master.New(deps, mo, r.log, r.reg); err != nil {
 		return err
 	}
-	r.req = minion.NewRequestServer(requests{r.mast}, lim, r.log, r.reg)
+	r.req = minion.NewRequestServer(requests{r.master}, lim, r.log, r.reg)
 	if r.port != nil {
 		r.rpc = grpc.NewServer(r.port.ServerOptions()...)
 		r.port.RegisterRPC(r.rpc)
@@ -306,7 +381,8 @@ func (r *rooms) openMaster() error {
 		r.store.RegisterRPC(r.rpc)
 		r.roots.RegisterRPC(r.rpc)
 		r.mesh.RegisterRPC(r.rpc)
-		r.mast.RegisterRPC(r.rpc)
+		r.master.RegisterRPC(r.rpc)
+		registerLater(r.rpc)
 	}
 	return nil
 }
@@ -322,7 +398,7 @@ func (r *rooms) openOperator() error {
 		return err
 	}
 	r.sock, err = operator.Listen(r.opts.SockDir, operator.Deps{
-		Minions: r.tells, Keys: r.tells, Runners: r.tells, ACL: r.rules, External: r.auth, Log: r.log,
+		Minions: r.operators, Keys: r.operators, Runners: r.operators, ACL: r.rules, External: r.auth, Log: r.log,
 		Status: func() operator.Status {
 			return operator.Status{ID: r.opts.ID, Version: Version, Serving: r.node.Serving(), Ready: r.node.Ready()}
 		},
@@ -338,7 +414,7 @@ func (r *rooms) openOperator() error {
 // then the node hands leadership over; then the peer port, which that needs; the
 // stores close last, by serveMaster.
 func (r *rooms) run(ctx context.Context) error {
-	r.tells.life = ctx
+	r.operators.life = ctx
 	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBase()
 	upper, uctx := errgroup.WithContext(ctx)
@@ -369,6 +445,7 @@ func (r *rooms) run(ctx context.Context) error {
 			return nil
 		}
 	})
+	lower.Go(func() error { return fail(r.disk.Run(lctx)) })
 	upper.Go(func() error { return r.node.Run(uctx) })
 	upper.Go(func() error { return r.mesh.Run(uctx) })
 	upper.Go(func() error { giveMemoryBack(uctx, r.reg); return nil })
@@ -380,6 +457,9 @@ func (r *rooms) run(ctx context.Context) error {
 	}
 	if r.peers != nil {
 		upper.Go(func() error { return r.peers.Run(uctx) })
+	}
+	if r.backups != nil {
+		upper.Go(func() error { return r.backups.run(uctx) })
 	}
 	if r.roots != nil {
 		upper.Go(func() error { return r.roots.Run(uctx) })
@@ -393,9 +473,10 @@ func (r *rooms) run(ctx context.Context) error {
 	upper.Go(func() error { return r.sock.Serve(uctx) })
 	upper.Go(func() error { return r.local.Serve(uctx) })
 	upper.Go(func() error { return r.serveHealth(uctx) })
-	upper.Go(func() error { return r.serveMinions(uctx) })
+	upper.Go(func() error { return r.supervise(uctx) })
+	upper.Go(func() error { return r.node.WhileServing(uctx, r.serveMinions) })
 	err := upper.Wait()
-	r.tells.wait()
+	r.operators.wait()
 	stopBase()
 	if lerr := lower.Wait(); lerr != nil && err == nil && !errors.Is(lerr, context.Canceled) {
 		err = lerr
@@ -406,15 +487,17 @@ func (r *rooms) run(ctx context.Context) error {
 	return err
 }
 
-// importKeys takes over the key folders of an existing Salt master. It runs once,
-// on the founder.
+// importKeys takes over the key folders of an existing Salt master: those of
+// cluster_pki_dir, and of pki_dir beside it. It runs once, on the founder.
 func (r *rooms) importKeys(ctx context.Context) error {
-	n, err := r.keys.ImportDir(ctx, r.keysDir())
-	if err != nil {
-		return err
+	dirs := []string{r.keysDir()}
+	if r.opts.PkiDir != dirs[0] {
+		dirs = append(dirs, r.opts.PkiDir)
 	}
-	if n > 0 {
-		r.log.Info("minion keys taken over", "n", n, "path", r.keysDir())
+	for _, dir := range dirs {
+		if _, err := r.keys.ImportDir(ctx, dir); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -444,14 +527,8 @@ func (r *rooms) serveHealth(ctx context.Context) error {
 	return g.Wait()
 }
 
-// serveMinions opens the minion ports once this master serves.
+// serveMinions opens the minion ports, and closes them with all that minions have open there when ctx ends.
 func (r *rooms) serveMinions(ctx context.Context) error {
-	if err := r.node.WaitServing(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	}
 	lim := minion.Limits{Backlog: r.opts.ZmqBacklog}
 	pub, err := minion.Listen(ctx, r.opts.ListenAddr(r.opts.PublishPort), lim)
 	if err != nil {
@@ -462,10 +539,12 @@ func (r *rooms) serveMinions(ctx context.Context) error {
 		pub.Close()
 		return err
 	}
+	r.listens()
 	r.log.Info("minion ports open", "publish", pub.Addr(), "request", req.Addr(), "took", time.Since(r.began).Round(time.Millisecond))
 	if len(r.keys.AcceptedIDs()) > 0 {
 		r.pub.ExpectBack()
 	}
+	defer r.log.Info("minion ports closed")
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.pub.Serve(ctx, pub) })
 	g.Go(func() error { return r.req.Serve(ctx, req) })

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"clustermaster/dev"
 	"clustermaster/internal/saltlog"
+	"clustermaster/tools/dev"
 )
 
 // devCommand is "clustermaster dev": the playground.
@@ -54,7 +54,7 @@ func devCommand(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "clustermaster dev: find own program:", err)
 		return 1
 	}
-	cfg.Log = slog.New(saltlog.New(saltlog.Output{W: os.Stderr, Level: lv}))
+	cfg.Log = slog.New(saltlog.New(saltlog.Output{To: saltlog.Stream(os.Stderr), Level: lv, Layout: saltlog.Console}))
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := dev.Run(ctx, cfg); err != nil {

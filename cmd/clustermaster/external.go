@@ -8,12 +8,11 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
-	"clustermaster/auth"
 	"clustermaster/cluster"
 	"clustermaster/cluster/fsm"
 	"clustermaster/config"
+	"clustermaster/serve/auth"
 	"clustermaster/wire"
 )
 
@@ -39,7 +38,7 @@ func authOptions(o *config.Options) auth.Options {
 // newAuth joins external_auth to what the masters agree on.
 func newAuth(r *rooms) (*auth.Auth, error) {
 	return auth.New(authOptions(r.opts), auth.Deps{
-		Tokens: agreedTokens{r.node}, Log: r.log, Registry: r.reg,
+		Now: r.node.Now, Tokens: agreedTokens{r.node}, Log: r.log, Registry: r.reg,
 		Python: func(context.Context) ([]string, error) {
 			if exe, _ := r.opts.Extra["auth.pam.python"].(string); exe != "" {
 				return []string{exe, "-I"}, nil
@@ -66,7 +65,7 @@ type agreedTokens struct{ n *cluster.Node }
 var _ auth.Tokens = agreedTokens{}
 
 func (t agreedTokens) PutToken(ctx context.Context, token auth.Token, most, mostPerOwner int) error {
-	r, index, err := t.n.Propose(ctx, &fsm.PutToken{Token: fsm.Token(token), Max: most, MaxPerOwner: mostPerOwner, At: time.Now().UTC()})
+	r, index, err := t.n.Propose(ctx, &fsm.PutToken{Token: fsm.Token(token), Max: most, MaxPerOwner: mostPerOwner, At: t.n.Now().UTC()})
 	switch {
 	case err != nil:
 		return err
@@ -80,7 +79,7 @@ func (t agreedTokens) PutToken(ctx context.Context, token auth.Token, most, most
 }
 
 func (t agreedTokens) DropToken(ctx context.Context, hash [32]byte) (bool, error) {
-	r, index, err := t.n.Propose(ctx, &fsm.DropToken{Hash: hash, At: time.Now().UTC()})
+	r, index, err := t.n.Propose(ctx, &fsm.DropToken{Hash: hash, At: t.n.Now().UTC()})
 	if err == nil && r.Refused != "" {
 		err = fmt.Errorf("refused: %s", r.Refused)
 	}
@@ -102,7 +101,7 @@ func (t agreedTokens) Tokens() int { return t.n.State().Tokens() }
 type tokenMaker struct{ a *auth.Auth }
 
 func (t tokenMaker) MakeToken(ctx context.Context, creds wire.Map) (wire.Map, bool, error) {
-	token, err := t.a.MakeToken(ctx, creds)
+	token, err := t.a.MakeToken(ctx, "salt-run", creds)
 	if errors.Is(err, auth.ErrRefused) {
 		return nil, false, nil
 	}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"os/signal"
@@ -11,13 +9,16 @@ import (
 	"slices"
 	"syscall"
 
-	"clustermaster/bench"
-	"clustermaster/cli"
-	"clustermaster/simulation"
+	"clustermaster/cluster/level"
+	"clustermaster/salt/cli"
+	"clustermaster/tools/bench"
+	"clustermaster/tools/setup"
+	"clustermaster/tools/simulation"
 )
 
-// Version is the release; the linker sets it (-X main.Version).
-var Version = "0.1.0"
+// Version is the release, which the linker may name (-X main.Version); else it is the first one of the highest level
+// that this program supports.
+var Version string
 
 // command is one entry of the binary.
 type command struct {
@@ -46,14 +47,24 @@ func commands() []command {
 		{"simulate", "show how a cluster grows, in memory", func(ctx context.Context, args []string) int {
 			return simulation.Command(ctx, args, os.Stdout, os.Stderr)
 		}},
-		{"init", "print a new cluster_secret and the options of a first master", initCluster},
+		{"init", "write the first configuration of a new cluster", func(_ context.Context, args []string) int {
+			return setup.Command(args, os.Stdout, os.Stderr)
+		}},
 		{"config", "config check [-c DIR]: read the configuration as a start would, and say what is wrong", configCommand},
-		{"completion", "completion bash|zsh|fish: print the shell completion", func(_ context.Context, args []string) int { return cli.Completion(args, env) }},
+		{"completion", "completion bash|zsh|fish: print the shell completion", func(_ context.Context, args []string) int {
+			return cli.Completion(args, env, programs()...)
+		}},
+		{"manuals", "manuals DIR: write the manual pages of all commands into a folder", manualsCommand},
 		{"version", "print the version", func(context.Context, []string) int { fmt.Println("clustermaster " + Version); return 0 }},
 	}
 }
 
-func main() { os.Exit(dispatch(context.Background(), os.Args)) }
+func main() {
+	if Version == "" {
+		Version = level.Release(level.Supported())
+	}
+	os.Exit(dispatch(context.Background(), os.Args))
+}
 
 // dispatch runs the command that the program's name or first argument says.
 func dispatch(ctx context.Context, args []string) int {
@@ -92,22 +103,4 @@ func usage(w *os.File, all []command) {
 		fmt.Fprintf(w, "  %-12s %s\n", c.name, c.help)
 	}
 	fmt.Fprintf(w, "\nExamples:\n  clustermaster init\n  clustermaster salt-master -c /etc/salt\n  salt '*' test.ping\n")
-}
-
-// initCluster prints what a first master's config needs.
-func initCluster(context.Context, []string) int {
-	var b [32]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		fmt.Fprintln(os.Stderr, "clustermaster: make a secret:", err)
-		return 1
-	}
-	fmt.Printf(`# The same on all masters; keep it out of sight (mode 0600).
-cluster_id: my-cluster
-cluster_secret: %s
-# The other masters' addresses; this one's is its interface.
-cluster_peers:
-  - 10.0.0.2
-  - 10.0.0.3
-`, base64.RawURLEncoding.EncodeToString(b[:]))
-	return 0
 }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 
-	"clustermaster/fileserver"
-	"clustermaster/modules"
-	"clustermaster/pillar"
-	"clustermaster/runner"
+	"clustermaster/salt/modules"
+	"clustermaster/salt/pillar"
+	"clustermaster/salt/runner"
+	"clustermaster/serve/fileserver"
 	"clustermaster/wire"
 )
 
@@ -23,7 +23,7 @@ func (r *rooms) moduleDeps() modules.Deps {
 	return modules.Deps{
 		Files: moduleFiles{r.files},
 		Mine: func(ctx context.Context, id string, tgt, fun any, tgtType string) (wire.Map, error) {
-			return r.mast.MineGet(ctx, id, tgt, fun, tgtType)
+			return r.master.MineGet(ctx, id, tgt, fun, tgtType)
 		},
 		Runner: r.runFor,
 		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string, vars wire.Map) (any, error) {
@@ -43,7 +43,7 @@ func (r *rooms) moduleDeps() modules.Deps {
 
 // runFor runs a runner function for a template or a minion (peer_run).
 func (r *rooms) runFor(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
-	done := r.tells.runners.Run(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs, User: r.opts.User}, nil)
+	done := r.operators.runners.Run(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs, User: r.opts.User}, nil)
 	if told, ok := done.Return.(runner.Told); ok {
 		done.Return = told.Value
 	}

@@ -10,16 +10,17 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/acl"
-	"clustermaster/banks"
-	"clustermaster/event"
-	"clustermaster/gather"
-	"clustermaster/jobcache"
+	"clustermaster/internal/origin"
 	"clustermaster/keystore"
-	"clustermaster/master"
-	"clustermaster/operator"
-	"clustermaster/runner"
-	"clustermaster/target"
+	"clustermaster/salt/gather"
+	"clustermaster/salt/runner"
+	"clustermaster/salt/target"
+	"clustermaster/serve/acl"
+	"clustermaster/serve/event"
+	"clustermaster/serve/master"
+	"clustermaster/serve/operator"
+	"clustermaster/store/cache"
+	"clustermaster/store/jobcache"
 	"clustermaster/wire"
 )
 
@@ -60,7 +61,9 @@ func newOperators(r *rooms) (*operators, error) {
 	}
 	var registry *runner.Registry
 	registry, err = runner.NewRegistry(
-		runner.Cluster(clusterStatus{r}), runner.Orders(clusterOrders{r.node}), runner.Rescue(r.node), runner.Backups(clusterBackups{r}),
+		runner.Cluster(clusterStatus{r}), runner.AuditTrail(auditTrail{r.node}), runner.Orders(clusterOrders{r.node}),
+		runner.Upgrades(runner.UpgradeDeps{Status: clusterStatus{r}, Members: clusterOrders{r.node}, Restart: upgradeCommand(o.ClusterUpgradeCommand)}),
+		runner.Rescue(r.node), runner.Backups(clusterBackups{r}), runner.Identity(clusterIdentity{r.node, o.HashType}),
 		runner.SaltCluster(o.ID), runner.Roots(rootsSync{r}),
 		runner.Jobs(runner.JobsDeps{Jobs: jobReader{r.jobs}, Minions: t, Running: func() []wire.Map { return t.runners.Running() }}),
 		runner.Manage(runner.ManageDeps{Minions: t, Keys: t, Version: saltVersion}),
@@ -70,12 +73,12 @@ func newOperators(r *rooms) (*operators, error) {
 		runner.Config(func() wire.Map { m, _ := wireValue(o.Extra).(wire.Map); return m }),
 		runner.Documentation(func() *runner.Registry { return registry }, func() *runner.Registry { return wheels }),
 		runner.State(t), runner.OrchestrationFamily(orchestrations{newOrchestrator(t), pauses{r}}), runner.Events(func(tag string, data wire.Map) { r.bus.Fire(tag, data) }),
-		runner.Salt(t), runner.Auth(tokenMaker{r.auth}), runner.OnMaster(onMaster{r}), runner.Matching(t), runner.ReactorFamily(reactors{r}), runner.Test(),
+		runner.Salt(t), runner.Auth(tokenMaker{r.auth}), runner.OnMaster(onMaster{r}), runner.Matching(t), runner.ReactorFamily(reactors{r}), runner.Test(), laterFunctions(r),
 	)
 	if err != nil {
 		return nil, err
 	}
-	deps := runner.Deps{ID: o.ID, Events: r.bus, NewJID: func() string { return r.mast.NewJID() }, Log: r.log}
+	deps := runner.Deps{ID: o.ID, Events: r.bus, NewJID: func() string { return r.master.NewJID() }, Log: r.log}
 	if o.RunnerReturns {
 		deps.Store = t
 	}
@@ -84,7 +87,7 @@ func newOperators(r *rooms) (*operators, error) {
 }
 
 // NewJID implements gather.Master.
-func (t *operators) NewJID(context.Context) (string, error) { return t.mast.NewJID(), nil }
+func (t *operators) NewJID(context.Context) (string, error) { return t.master.NewJID(), nil }
 
 // Publish implements gather.Master.
 func (t *operators) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
@@ -96,7 +99,7 @@ func (t *operators) PublishAs(ctx context.Context, p gather.Publish, rights *acl
 	if err := t.served(ctx, p.Patience); err != nil {
 		return gather.Published{}, err
 	}
-	done, err := t.mast.Publish(ctx, master.PublishRequest{
+	done, err := t.master.Publish(ctx, master.PublishRequest{
 		Tgt: p.Tgt, TgtType: p.TgtType, Fun: p.Fun, Arg: p.Arg, Ret: p.Ret, JID: p.JID, User: p.User, Kwargs: p.Kwargs, Timeout: p.Timeout,
 		Rights: rights,
 	})
@@ -186,6 +189,12 @@ func (t *operators) Targets(ctx context.Context, tgt any, tgtType, delimiter str
 	}
 	found, err := target.Match(ctx, tgtType, tgt, delimiter, targets{t.rooms}, true)
 	return operator.Targeted(found), err
+}
+
+// Certain implements operator.Minions.
+func (t *operators) Certain(ctx context.Context, compound string) ([]string, error) {
+	found, err := target.Certain(ctx, "compound", compound, "", targets{t.rooms})
+	return found.Minions, err
 }
 
 // Resolve implements runner.Resolver.
@@ -278,7 +287,7 @@ func (t *operators) Run(ctx context.Context, r operator.RunRequest, out func(kin
 	run := t.runners
 	if runner.OrchestrateWithJID(req.Fun) {
 		if req.JID == "" {
-			req.JID = t.mast.NewJID()
+			req.JID = t.master.NewJID()
 		}
 		if _, given := req.Kwargs.Get("orchestration_jid"); !given {
 			req.Kwargs = append(slices.Clip(req.Kwargs), wire.Pair{Key: "orchestration_jid", Value: req.JID})
@@ -288,7 +297,7 @@ func (t *operators) Run(ctx context.Context, r operator.RunRequest, out func(kin
 		run, req.Fun = t.wheels, fun
 	}
 	if r.Async {
-		jid, err := run.Start(t.life, req)
+		jid, err := run.Start(origin.Hand(t.life, ctx), req)
 		return operator.RunResult{JID: jid, Return: run.Tag(jid), Success: err == nil}, err
 	}
 	res := run.Run(ctx, req, out)
@@ -298,8 +307,8 @@ func (t *operators) Run(ctx context.Context, r operator.RunRequest, out func(kin
 }
 
 // StartRunner implements master.Runners.
-func (t *operators) StartRunner(o master.RunOrder) (jid, tag string, err error) {
-	jid, err = t.runners.Start(t.life, runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, ByName: o.ByName, User: o.User})
+func (t *operators) StartRunner(ctx context.Context, o master.RunOrder) (jid, tag string, err error) {
+	jid, err = t.runners.Start(origin.Hand(t.life, ctx), runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, ByName: o.ByName, User: o.User})
 	return jid, t.runners.Tag(jid), err
 }
 
@@ -313,13 +322,16 @@ func (t *operators) RunWheel(ctx context.Context, o master.RunOrder) master.Ran 
 func (t *operators) Docs(prefix string) wire.Map { return t.runners.Docs(prefix) }
 
 // Lists implements operator.Keys.
-func (t *operators) Lists(ctx context.Context) (operator.KeyLists, error) {
+func (t *operators) Lists(ctx context.Context, texts bool) (operator.KeyLists, error) {
 	lists := operator.KeyLists{Local: t.localKeys(), Note: t.readIndex(ctx)}
 	all := t.keys.List()
 	for _, s := range keystore.States {
 		for _, id := range all[s] {
-			pub, _ := t.keys.Text(id, s)
-			lists.Keys = append(lists.Keys, operator.Key{ID: id, State: s.String(), Pub: pub})
+			k := operator.Key{ID: id, State: s.String()}
+			if texts {
+				k.Pub, _ = t.keys.Text(id, s)
+			}
+			lists.Keys = append(lists.Keys, k)
 		}
 	}
 	return lists, nil
@@ -359,6 +371,7 @@ func (t *operators) localKeys() map[string]string {
 // Change implements operator.Keys.
 func (t *operators) Change(ctx context.Context, c operator.KeyChange) (operator.KeysChanged, error) {
 	ids := make([]string, 0, len(c.Keys))
+	named := make(map[string]bool, len(c.Keys))
 	var states []keystore.State
 	for _, k := range c.Keys {
 		s, ok := keystore.ParseState(k.State)
@@ -368,14 +381,15 @@ func (t *operators) Change(ctx context.Context, c operator.KeyChange) (operator.
 		if !slices.Contains(states, s) {
 			states = append(states, s)
 		}
-		if !slices.Contains(ids, k.ID) {
+		if !named[k.ID] {
+			named[k.ID] = true
 			ids = append(ids, k.ID)
 		}
 	}
 	changed, warnings, err := t.changeKeys(ctx, c.Action, ids, states, c.PreserveMinions || t.opts.PreserveMinionCache, !c.KeepAESKey && t.opts.RotateAESKey)
 	out := operator.KeysChanged{Warnings: warnings}
 	for _, k := range changed {
-		out.Changed = append(out.Changed, operator.Key{ID: k.ID, State: k.State.String(), Pub: k.Pub})
+		out.Changed = append(out.Changed, operator.Key{ID: k.ID, State: k.State.String()})
 	}
 	return out, err
 }
@@ -506,7 +520,7 @@ func (j jobReader) Jobs(ctx context.Context) ([]runner.JobRecord, string, error)
 }
 
 // cacheBanks shows the cache to runners.
-type cacheBanks struct{ *banks.Cache }
+type cacheBanks struct{ *cache.Cache }
 
 func (c cacheBanks) Migrate(ctx context.Context, cachedir, bank string, dry bool) (map[string]int, int, error) {
 	done, err := c.Cache.Migrate(ctx, cachedir, bank, dry)

@@ -4,14 +4,14 @@ import (
 	"context"
 	"time"
 
-	"clustermaster/fileserver"
 	"clustermaster/internal/yaml11"
-	"clustermaster/mastergrains"
-	"clustermaster/output"
-	"clustermaster/pillar"
-	"clustermaster/runner"
-	"clustermaster/state"
-	"clustermaster/states"
+	"clustermaster/salt/mastergrains"
+	"clustermaster/salt/orchestrate"
+	"clustermaster/salt/output"
+	"clustermaster/salt/pillar"
+	"clustermaster/salt/runner"
+	"clustermaster/salt/statemodules"
+	"clustermaster/serve/fileserver"
 	"clustermaster/wire"
 )
 
@@ -21,16 +21,16 @@ type stateFiles struct{ *fileserver.Server }
 func (f stateFiles) Open(env, path string) (string, []byte, bool, error) { return f.Read(env, path) }
 
 // newOrchestrator joins what runs states on this master.
-func newOrchestrator(t *operators) *state.Orchestrator {
+func newOrchestrator(t *operators) *orchestrate.Orchestrator {
 	r, o := t.rooms, t.opts
-	so := state.Options{
+	so := orchestrate.Options{
 		ID: o.ID, Renderer: o.Renderer, EnvOrder: o.EnvOrder, AutoOrder: o.StateAutoOrder, Failhard: o.Failhard, Events: o.StateEvents, Local: o.Local, Test: o.Test,
 		MaxParallel: o.StateMaxParallel, DisabledRequisites: o.DisabledRequisites, Saltenv: o.Saltenv, Pillarenv: o.Pillarenv,
 		MergeStrategy: o.PillarSourceMergingStrategy, MergeLists: o.PillarMergeLists, DecryptRenderers: o.DecryptPillarRenderers,
 	}
 	so.Opts, _ = wireValue(o.Values()).(wire.Map)
 	so.GlobalConditions, _ = wireValue(o.GlobalStateConditions).(wire.Map)
-	return state.New(state.Deps{
+	return orchestrate.New(orchestrate.Deps{
 		Files: stateFiles{r.files}, Renderer: r.render, Modules: r.modules, Functions: stateFunctions(t),
 		Pillar: func(ctx context.Context, id string, grains wire.Map, saltenv, pillarenv string, over wire.Map) (wire.Map, error) {
 			made, err := r.pillar.Pillar(ctx, pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv, Override: over, CleanCache: true})
@@ -53,9 +53,9 @@ func newOrchestrator(t *operators) *state.Orchestrator {
 }
 
 // stateFunctions are the functions of states.
-func stateFunctions(t *operators) state.Functions {
+func stateFunctions(t *operators) orchestrate.Functions {
 	r, o := t.rooms, t.opts
-	return states.New(states.Deps{
+	return statemodules.New(statemodules.Deps{
 		Minions: t, Timeout: time.Duration(o.Timeout), GatherJobTimeout: o.GatherJobTimeout, Failhard: o.Failhard,
 		Runners: stateRunners{t}, Fire: func(tag string, data wire.Map) { r.bus.Fire(tag, data) }, Modules: r.modules, Files: r.files,
 		Render: r.moduleDeps().Render,
@@ -78,41 +78,41 @@ func (s stateRunners) of(wheel bool) *runner.Runner {
 
 func (s stateRunners) Takes(wheel bool, fun, param string) bool { return s.of(wheel).Takes(fun, param) }
 
-func (s stateRunners) Check(o states.Order) (states.Order, error) {
+func (s stateRunners) Check(o statemodules.Order) (statemodules.Order, error) {
 	req, err := s.of(o.Wheel).Check(runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, User: o.User})
 	o.Args, o.Kwargs = req.Args, req.Kwargs
 	return o, err
 }
 
-func (s stateRunners) Run(ctx context.Context, o states.Order) (states.Outcome, error) {
+func (s stateRunners) Run(ctx context.Context, o statemodules.Order) (statemodules.Outcome, error) {
 	res := s.of(o.Wheel).Run(ctx, runner.Request{Fun: o.Fun, Args: o.Args, Kwargs: o.Kwargs, User: o.User, Shown: true}, nil)
-	return states.Outcome{JID: res.JID, Return: res.Return, Success: res.Success}, ctx.Err()
+	return statemodules.Outcome{JID: res.JID, Return: res.Return, Success: res.Success}, ctx.Err()
 }
 
 // orchestrations runs states for the runner family state.
 type orchestrations struct {
-	*state.Orchestrator
+	*orchestrate.Orchestrator
 	pauses
 }
 
 var _ runner.Orchestrator = orchestrations{}
 
 func (s orchestrations) SLS(ctx context.Context, o runner.Orchestration) (any, bool, error) {
-	v, err := s.Orchestrator.SLS(ctx, state.Request(o))
+	v, err := s.Orchestrator.SLS(ctx, orchestrate.Request(o))
 	ret, _ := v.(wire.Map)
-	return v, state.Succeeded(ret), err
+	return v, orchestrate.Succeeded(ret), err
 }
 
 func (s orchestrations) Show(ctx context.Context, o runner.Orchestration) (any, error) {
-	return s.Orchestrator.Show(ctx, state.Request(o))
+	return s.Orchestrator.Show(ctx, orchestrate.Request(o))
 }
 
 func (s orchestrations) High(ctx context.Context, data wire.Map, o runner.Orchestration) (any, error) {
-	return s.Orchestrator.High(ctx, data, state.Request(o))
+	return s.Orchestrator.High(ctx, data, orchestrate.Request(o))
 }
 
 func (s orchestrations) Single(ctx context.Context, fun, name string, kwargs wire.Map, o runner.Orchestration) (any, error) {
-	return s.Orchestrator.Single(ctx, fun, name, kwargs, state.Request(o))
+	return s.Orchestrator.Single(ctx, fun, name, kwargs, orchestrate.Request(o))
 }
 
 func (s orchestrations) Pause(ctx context.Context, jid string, change func(wire.Map) wire.Map) error {
@@ -142,7 +142,7 @@ func (p pauses) change(ctx context.Context, jid string, change func(wire.Map) wi
 	return err
 }
 
-// Forget implements state.Pauses.
+// Forget implements orchestrate.Pauses.
 func (p pauses) Forget(ctx context.Context, jid string) error {
 	asked, err := p.Pause(ctx, jid)
 	if err != nil || asked == nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"clustermaster/config"
-	"clustermaster/fileserver"
-	"clustermaster/master"
-	"clustermaster/miniondata"
-	"clustermaster/modules"
-	"clustermaster/pillar"
-	"clustermaster/render"
-	"clustermaster/target"
+	"clustermaster/salt/modules"
+	"clustermaster/salt/pillar"
+	"clustermaster/salt/render"
+	"clustermaster/salt/target"
+	"clustermaster/serve/fileserver"
+	"clustermaster/serve/master"
+	"clustermaster/store/miniondata"
 	"clustermaster/wire"
 )
 
@@ -150,5 +150,5 @@ func (p pillarMaker) Forget(ctx context.Context, id string) error {
 type mineReader struct{ r *rooms }
 
 func (m mineReader) MineGet(ctx context.Context, tgt, fun any, tgtType string) (wire.Map, error) {
-	return m.r.mast.MineGet(ctx, "", tgt, fun, tgtType)
+	return m.r.master.MineGet(ctx, "", tgt, fun, tgtType)
 }

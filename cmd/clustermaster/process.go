@@ -22,6 +22,7 @@ import (
 
 	"clustermaster/cluster"
 	"clustermaster/config"
+	"clustermaster/internal/health"
 	"clustermaster/internal/saltlog"
 )
 
@@ -55,7 +56,7 @@ func parseMasterFlags(args []string) (masterFlags, *pflag.FlagSet, error) {
 	fs.StringVarP(&f.logLevel, "log-level", "l", "", "console log level: all garbage trace debug profile info warning error critical quiet")
 	fs.StringVar(&f.logFile, "log-file", "", "option log_file")
 	fs.StringVar(&f.logFileLevel, "log-file-level", "", "option log_level_logfile")
-	fs.BoolVar(&f.found, "found", false, "found the cluster with this master, once, although no peer can be asked")
+	fs.BoolVar(&f.found, "found", false, "found the cluster with this master, once, without those of cluster_peers that do not answer")
 	fs.Bool("disable-keepalive", false, "accepted and ignored: there is no parent process")
 	fs.BoolVar(&f.version, "version", false, "print the version")
 	fs.BoolVarP(&f.versions, "versions-report", "V", false, "print the version and those of the libraries")
@@ -135,12 +136,13 @@ func runMaster(ctx context.Context, o *config.Options, f masterFlags, warnings [
 		}
 		return exitConfig
 	}
-	log, closeLog, err := openLog(o)
+	lines, err := openLogging(o)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "[ERROR   ] %v\n", err)
 		return exitConfig
 	}
-	defer closeLog()
+	defer lines.close()
+	log := slog.New(lines.handler)
 	for _, w := range warnings {
 		level := slog.LevelWarn
 		if w.Severe {
@@ -161,10 +163,11 @@ func runMaster(ctx context.Context, o *config.Options, f masterFlags, warnings [
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	go watchSignals(ctx, stop, log)
-	err = serveMaster(ctx, o, f.found, log)
+	systemd := health.NewSystemd(log)
+	go watchSignals(ctx, stop, systemd, &reloader{opts: o, flags: f, lines: lines, log: log}, log)
+	err = serveMaster(ctx, o, f.found, systemd, log)
 	for errors.Is(err, cluster.ErrReopen) && ctx.Err() == nil {
-		err = serveMaster(ctx, o, false, log)
+		err = serveMaster(ctx, o, false, systemd, log)
 	}
 	if err := stopProfile(); err != nil {
 		log.Error("profile not written", "err", err)
@@ -185,9 +188,9 @@ type signalError struct{ name string }
 
 func (e signalError) Error() string { return "received a " + e.name }
 
-// watchSignals ends the master on SIGTERM and SIGINT. SIGHUP must not end it,
-// SIGUSR1 writes all stacks to a file.
-func watchSignals(ctx context.Context, stop context.CancelCauseFunc, log *slog.Logger) {
+// watchSignals ends the master on SIGTERM and SIGINT. SIGHUP reads the options
+// again, SIGUSR1 writes all stacks to a file.
+func watchSignals(ctx context.Context, stop context.CancelCauseFunc, systemd *health.Systemd, r *reloader, log *slog.Logger) {
 	c := make(chan os.Signal, 4)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
 	defer signal.Stop(c)
@@ -198,7 +201,9 @@ func watchSignals(ctx context.Context, stop context.CancelCauseFunc, log *slog.L
 		case s := <-c:
 			switch s {
 			case syscall.SIGHUP:
-				log.Warn("SIGHUP ignored: options are read at start; restart this master to change them, the others serve meanwhile")
+				done := systemd.Reloading()
+				r.reload()
+				done()
 			case syscall.SIGUSR1:
 				dumpStacks(log)
 			default:
@@ -207,6 +212,7 @@ func watchSignals(ctx context.Context, stop context.CancelCauseFunc, log *slog.L
 					name = "SIGINT"
 				}
 				log.Warn("Master received a " + name + ". Exiting.")
+				systemd.Stopping(name)
 				stop(signalError{name})
 				// A second signal, or an overlong stop, ends the process at once.
 				select {
@@ -355,28 +361,6 @@ func makeFolders(o *config.Options, id identity) error {
 		}
 	}
 	return nil
-}
-
-func openLog(o *config.Options) (*slog.Logger, func(), error) {
-	level, err := saltlog.ParseLevel(o.LogLevel)
-	if err != nil {
-		return nil, nil, err
-	}
-	outs := []saltlog.Output{{W: os.Stderr, Level: level}}
-	closeFile := func() {}
-	if o.LogFile != "" && !strings.Contains(o.LogFile, "://") {
-		fileLevel, err := saltlog.ParseLevel(o.LogLevelLogfile)
-		if err != nil {
-			return nil, nil, err
-		}
-		f, err := saltlog.OpenFile(o.LogFile)
-		if err != nil {
-			return nil, nil, err
-		}
-		closeFile = func() { f.Close() }
-		outs = append(outs, saltlog.Output{W: f, Level: fileLevel, File: true})
-	}
-	return slog.New(saltlog.New(outs...)), closeFile, nil
 }
 
 func writePidfile(path string) error {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"clustermaster/pushed"
-	"clustermaster/runner"
+	"clustermaster/salt/runner"
+	"clustermaster/store/uploads"
 	"clustermaster/wire"
 )
 
@@ -18,7 +18,7 @@ type pushedFiles struct{ r *rooms }
 
 func (p pushedFiles) List(ctx context.Context) ([]runner.PushedFile, string, error) {
 	var out []runner.PushedFile
-	cover, err := p.r.pushed.List(ctx, func(f pushed.File) {
+	cover, err := p.r.pushed.List(ctx, func(f uploads.File) {
 		out = append(out, runner.PushedFile{ID: f.ID, Path: f.Path, Size: f.Size, At: f.At.Format(time.RFC3339)})
 	})
 	incomplete := ""

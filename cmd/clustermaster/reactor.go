@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"clustermaster/cluster/fsm"
-	"clustermaster/gather"
-	"clustermaster/mastergrains"
-	"clustermaster/modules"
-	"clustermaster/reactor"
-	"clustermaster/render"
-	"clustermaster/runner"
+	"clustermaster/internal/origin"
+	"clustermaster/salt/gather"
+	"clustermaster/salt/mastergrains"
+	"clustermaster/salt/modules"
+	"clustermaster/salt/reactor"
+	"clustermaster/salt/render"
+	"clustermaster/salt/runner"
 	"clustermaster/wire"
 )
 
@@ -26,7 +26,7 @@ func (r *rooms) openReactor() {
 		Bus: r.bus, Renderer: r.render, Host: masterHost{r, grains, opts, "base"}, File: moduleFiles{r.files}.Open,
 		Changes: r.reactorChanges,
 		Publish: func(ctx context.Context, j reactor.Job) error {
-			done, err := r.tells.Publish(ctx, gather.Publish{
+			done, err := r.operators.Publish(ctx, gather.Publish{
 				Tgt: j.Tgt, TgtType: j.TgtType, Fun: j.Fun, Arg: j.Args, Ret: j.Ret, JID: j.JID, User: o.User, Kwargs: j.Kwargs,
 			})
 			if err == nil && done.Error != "" {
@@ -35,6 +35,7 @@ func (r *rooms) openReactor() {
 			return err
 		},
 		Run: func(ctx context.Context, client string, c reactor.Call) {
+			ctx = origin.With(ctx, origin.Origin{User: reactor.User, From: "reactor", Order: client + "." + c.Fun, Automatic: true})
 			r.functions(client).Run(ctx, runner.Request{Fun: c.Fun, Args: c.Args, Kwargs: c.Kwargs, User: reactor.User, Low: true}, nil)
 		},
 		Caller: func(ctx context.Context, c reactor.Call) error {
@@ -61,9 +62,9 @@ func (r *rooms) openReactor() {
 // functions are the functions of runner or wheel.
 func (r *rooms) functions(client string) *runner.Runner {
 	if client == "wheel" {
-		return r.tells.wheels
+		return r.operators.wheels
 	}
-	return r.tells.runners
+	return r.operators.runners
 }
 
 // changedReactors is what operators changed of the option reactor, as of an index: it is asked for with each event.
@@ -159,7 +160,7 @@ func (a reactors) Lead(ctx context.Context, on bool) error {
 
 // change returns when every serving master acts on it.
 func (a reactors) change(ctx context.Context, c *fsm.ChangeReactor) (bool, error) {
-	c.Configured, c.At = a.r.reactor.Configured(c.Tag), time.Now().UTC()
+	c.Configured, c.At = a.r.reactor.Configured(c.Tag), a.r.node.Now().UTC()
 	done, index, err := a.r.node.Propose(ctx, c)
 	if err != nil {
 		return false, fmt.Errorf("change reactors: %w", err)

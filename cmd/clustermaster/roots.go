@@ -9,7 +9,7 @@ import (
 	"clustermaster/cluster"
 	"clustermaster/cluster/fsm"
 	"clustermaster/config"
-	"clustermaster/runner"
+	"clustermaster/salt/runner"
 	"clustermaster/statesync"
 	"clustermaster/wire"
 )
@@ -30,7 +30,7 @@ func (r *rooms) openRoots() error {
 	var err error
 	r.roots, err = statesync.Open(filepath.Join(o.DataDir(), "statesync"), ringPeers{r}, rootsHeads{r.node}, statesync.Options{
 		ID: o.ID, File: envs(o.FileRoots), Pillar: envs(o.PillarRoots), Isolated: o.ClusterIsolatedFilesystem, Rate: int64(o.ClusterTransferRate),
-		OnInstalled: r.rootsInstalled,
+		OnInstalled: r.rootsInstalled, Low: func() error { return r.disk.Refuse("sync", "") },
 	}, r.log, r.reg)
 	if err != nil {
 		return err

@@ -5,7 +5,8 @@ import (
 	"errors"
 
 	"clustermaster/cluster/fsm"
-	"clustermaster/schedule"
+	"clustermaster/internal/origin"
+	"clustermaster/salt/schedule"
 	"clustermaster/wire"
 )
 
@@ -23,17 +24,18 @@ func (r *rooms) openSchedule() {
 		}
 	}
 	for _, e := range entries {
-		if _, ok := r.tells.runners.Lookup(e.Function); !ok {
+		if _, ok := r.operators.runners.Lookup(e.Function); !ok {
 			log.Error("Invalid function in scheduled job; salt-run -d lists those that are here", "name", e.Name, "fun", e.Function)
 		}
 	}
 	r.sched = schedule.New(schedule.Deps{
 		Cluster: scheduleCluster{r},
 		Run: func(ctx context.Context, jid, fun string, args []any, kwargs wire.Map) schedule.Outcome {
-			value, code, err := r.tells.runners.Quiet(ctx, "salt/scheduler/"+jid, jid, fun, args, kwargs)
+			ctx = origin.With(ctx, origin.Origin{From: "schedule", Order: fun, Automatic: true})
+			value, code, err := r.operators.runners.Quiet(ctx, "salt/scheduler/"+jid, jid, fun, args, kwargs)
 			return schedule.Outcome{Return: value, Retcode: code, Err: err}
 		},
-		Fire: r.bus.Fire, NewJID: func() string { return r.mast.NewJID() },
+		Fire: r.bus.Fire, NewJID: func() string { return r.master.NewJID() }, Now: r.node.Now,
 	}, schedule.Options{Entries: entries, ID: o.ID, Node: r.node.Self().Node, Alone: r.port == nil, Window: o.LoopInterval}, r.log, r.reg)
 }
 

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 
-	"clustermaster/modules"
-	"clustermaster/tops"
+	"clustermaster/salt/mastertops"
+	"clustermaster/salt/modules"
 	"clustermaster/wire"
 )
 
@@ -14,7 +14,7 @@ func (r *rooms) masterTops() (func(ctx context.Context, id string, opts wire.Map
 	if len(option) == 0 {
 		return nil, nil
 	}
-	t, err := tops.New(option, tops.Deps{
+	t, err := mastertops.New(option, mastertops.Deps{
 		Output: func(ctx context.Context, command string) (string, error) {
 			out, err := r.modules.Call(ctx, modules.Minion{}, "cmd.run_stdout", []any{command}, nil)
 			text, _ := out.(string)
@@ -28,6 +28,6 @@ func (r *rooms) masterTops() (func(ctx context.Context, id string, opts wire.Map
 	return func(ctx context.Context, id string, opts wire.Map) wire.Map {
 		grains, _ := opts.Get("grains")
 		own, _ := grains.(wire.Map)
-		return t.Ask(ctx, tops.Request{ID: id, Opts: opts, Grains: own})
+		return t.Ask(ctx, mastertops.Request{ID: id, Opts: opts, Grains: own})
 	}, nil
 }

@@ -7,32 +7,67 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 )
 
+// folder is what a file is replaced on: the machine's file system, or in tests one that loses what was not synced.
+type folder interface {
+	// create makes a new file in dir, of mode 0600, and returns its name.
+	create(dir string) (f file, name string, err error)
+	rename(from, to string) error
+	remove(name string) error
+	// sync puts the entries of dir on stable storage.
+	sync(dir string) error
+}
+
+type file interface {
+	io.WriteCloser
+	Sync() error
+}
+
 // WriteFile replaces a file as a whole, with mode 0600, and puts it on stable
 // storage: contents before the name, the folder's entry before it returns.
-func WriteFile(path string, b []byte) error {
+func WriteFile(path string, b []byte) error { return writeFile(machine{}, path, b) }
+
+func writeFile(on folder, path string, b []byte) error {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".new-*")
+	f, name, err := on.create(dir)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	_, err = f.Write(b)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = on.rename(name, path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // the error above says more
+		_ = on.remove(name) // the error above says more
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return SyncDir(dir)
+	return on.sync(dir)
 }
 
 // SyncDir puts the entries of a folder on stable storage.
-func SyncDir(dir string) error {
+func SyncDir(dir string) error { return machine{}.sync(dir) }
+
+// machine is the file system of this machine.
+type machine struct{}
+
+func (machine) create(dir string) (file, string, error) {
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return nil, "", err
+	}
+	return f, f.Name(), nil
+}
+
+func (machine) rename(from, to string) error { return os.Rename(from, to) }
+
+func (machine) remove(name string) error { return os.Remove(name) }
+
+func (machine) sync(dir string) error {
 	d, err := os.Open(dir)
 	if err == nil {
 		err = errors.Join(d.Sync(), d.Close())

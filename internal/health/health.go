@@ -1,8 +1,9 @@
-// Package health answers the load balancer's questions over HTTP: /livez and
-// /readyz with a bare status, and /metrics for Prometheus.
+// Package health answers those who watch a master: a load balancer over HTTP
+// (/livez and /readyz with a bare status), Prometheus (/metrics), systemd
+// (sd_notify), and supervisors that look at files (cachedir/health).
 //
-// Lives here: the HTTP listeners and their limits.
-// Does not: decide what ready means (package cluster), own metrics (every room).
+// Lives here: the HTTP listeners and their limits, the watchdog's check of the master's loops.
+// Does not: decide what ready means (package cluster), own metrics (every package).
 package health
 
 import (

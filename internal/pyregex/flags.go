@@ -116,7 +116,7 @@ func finder(expr string, flags Flags) (func(string) (bool, error), error) {
 			options |= option
 		}
 	}
-	try, err := patient(dialect(expr), options)
+	try, err := patient(NewBudget(regexBudget), dialect(expr), options)
 	if err != nil {
 		return nil, fmt.Errorf("compile %q: %w", expr, err)
 	}

@@ -12,7 +12,6 @@ package pyregex
 import (
 	"errors"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/dlclark/regexp2"
@@ -29,20 +28,25 @@ const (
 // Start returns the test of a regular expression as Python's re.match: anchored at the start, not at the end. ok is false
 // if it does not compile. A text on which backtracking takes too long does not match; nor does any text once those on which
 // it took long have used up three seconds. The test is for one goroutine.
-func Start(expr string) (test func(string) bool, ok bool) { return compile(`\A(?:`, expr, ")") }
+func Start(expr string) (test func(string) bool, ok bool) { return own(`\A(?:`, expr, ")") }
 
 // Full is Start for Python's re.fullmatch.
-func Full(expr string) (test func(string) bool, ok bool) { return compile(`\A(?:`, expr, `)\z`) }
+func Full(expr string) (test func(string) bool, ok bool) { return own(`\A(?:`, expr, `)\z`) }
 
 // Search is Start for Python's re.search.
-func Search(expr string) (test func(string) bool, ok bool) { return compile("(?:", expr, ")") }
+func Search(expr string) (test func(string) bool, ok bool) { return own("(?:", expr, ")") }
 
-func compile(before, expr, after string) (test func(string) bool, ok bool) {
+// own compiles an expression with a budget of its own.
+func own(before, expr, after string) (test func(string) bool, ok bool) {
+	return compile(NewBudget(regexBudget), before, expr, after)
+}
+
+func compile(b *Budget, before, expr, after string) (test func(string) bool, ok bool) {
 	if len(expr) > maxLength {
 		return nil, false
 	}
-	backtracking, ok := backtrack(before, expr, after)
-	if !ok || !linear(expr) {
+	backtracking, ok := backtrack(b, before, expr, after)
+	if !ok || !linear(expr) || !small(expr) {
 		return backtracking, ok
 	}
 	re, err := regexp.Compile(before + expr + after)
@@ -58,8 +62,8 @@ func compile(before, expr, after string) (test func(string) bool, ok bool) {
 }
 
 // backtrack compiles with regexp2, which can do all that Python can.
-func backtrack(before, expr, after string) (test func(string) bool, ok bool) {
-	try, err := patient(before+dialect(expr)+after, regexp2.None)
+func backtrack(b *Budget, before, expr, after string) (test func(string) bool, ok bool) {
+	try, err := patient(b, before+dialect(expr)+after, regexp2.None)
 	if err != nil {
 		return nil, false
 	}
@@ -72,53 +76,15 @@ func backtrack(before, expr, after string) (test func(string) bool, ok bool) {
 var errSpent = errors.New("its time is spent")
 
 // patient matches with regexp2 as long as the bounds of time let it; that it gave up is an error.
-func patient(expr string, options regexp2.RegexOptions) (func(string) (bool, error), error) {
+func patient(b *Budget, expr string, options regexp2.RegexOptions) (func(string) (bool, error), error) {
 	re, err := regexp2.Compile(expr, options)
 	if err != nil {
 		return nil, err
 	}
-	re.MatchTimeout = regexTimeout
-	var spent time.Duration
 	return func(s string) (bool, error) {
-		if spent > regexBudget {
-			return false, errSpent
-		}
-		began := time.Now()
-		found, err := re.MatchString(s)
-		if took := time.Since(began); took > takesLong {
-			spent += took
-		}
-		return found, err
+		return b.try(func(timeout time.Duration) (bool, error) {
+			re.MatchTimeout = timeout
+			return re.MatchString(s)
+		})
 	}, nil
-}
-
-// dialect writes a Python expression in the dialect of regexp2 (.NET): (?P<n>..) and (?P=n) as (?<n>..) and \k<n>, and
-// \Z, which is the very end in Python, as \z.
-func dialect(p string) string {
-	var b strings.Builder
-	for i := 0; i < len(p); i++ {
-		switch {
-		case p[i] == '\\' && i+1 < len(p):
-			if p[i+1] == 'Z' {
-				b.WriteString(`\z`)
-			} else {
-				b.WriteString(p[i : i+2])
-			}
-			i++
-		case strings.HasPrefix(p[i:], "(?P<"):
-			b.WriteString("(?<")
-			i += len("(?P<") - 1
-		case strings.HasPrefix(p[i:], "(?P="):
-			end := strings.IndexByte(p[i:], ')')
-			if end < 0 {
-				b.WriteByte(p[i])
-				continue
-			}
-			b.WriteString(`\k<` + p[i+len("(?P="):i+end] + `>`)
-			i += end
-		default:
-			b.WriteByte(p[i])
-		}
-	}
-	return b.String()
 }

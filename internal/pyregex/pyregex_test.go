@@ -37,6 +37,31 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestDialect holds what Python's re.match answers, and the engine that backtracks.
+func TestDialect(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		expr, s string
+		hit     bool
+	}{
+		{"[a-z-[d]]?b-1", "db-1", true}, {"[a-z-[d]]?b-1", "]b-1", false}, {"[[]x", "[x", true}, {"[]d]b", "db", true}, {"[]d]b", "]b", true}, {"[^]d]b", "]b", false}, {`[\]d]b`, "]b", true},
+		{"d{,1}b", "db", true}, {"d{,1}b", "b", true}, {"d{,1}b", "d{,1}b", false}, {"d{,}b", "dddb", true}, {"d{}b", "d{}b", true}, {"d{a}", "d{a}", true},
+		{"(?P<a>d)(?P=a)b", "ddb", true}, {"(?u)db", "db", true}, {"(?iu:D)b", "db", true}, {"(?#x)db", "db", true}, {"(?i)DB", "db", true}, {"(?x) d b", "db", true}, {"(?<!x)db", "db", true}, {"(?(1)x|d)b", "db", false},
+		{"(?<n>d)b|db", "db", false}, {"(?'n'd)b|db", "db", false}, {"(?n)(d)b|db", "db", false}, {"(?L)db", "db", false}, {"(?P>a)|db", "db", false}, {"(?#x", "x", false}, {"(?", "x", false},
+		{`\pLb|db`, "db", false}, {`\k<n>|db`, "db", false}, {`\Gdb`, "db", false}, {`\zdb|db`, "db", false}, {`\hdb|db`, "db", false}, {`db\Z`, "db", true}, {`[\Z]|db`, "db", false}, {`[\B]|db`, "db", false},
+		{`a\sb`, "a\x1cb", true}, {`a\Sb`, "a\x1cb", false}, {`a[\s.]b`, "a\x1fb", true}, {`a\s+b`, "a \tb", true},
+		{"[d", "d", false}, {`[d\`, "d", false}, {`db\`, "db", false}, {`\x64b`, "db", true}, {`\u0064b`, "db", true}, {`\144b`, "db", true}, {`\-b`, "-b", true},
+	} {
+		test, ok := Start(tt.expr)
+		if hit := ok && test(tt.s); hit != tt.hit {
+			t.Errorf("%q in %q: %v", tt.expr, tt.s, hit)
+		}
+		if slow, ok := backtrack(NewBudget(regexBudget), `\A(?:`, tt.expr, ")"); (ok && slow(tt.s)) != tt.hit {
+			t.Errorf("%q in %q, backtracking: %v", tt.expr, tt.s, !tt.hit)
+		}
+	}
+}
+
 func TestTimeIsBounded(t *testing.T) {
 	t.Parallel()
 	test, ok := Start("(?=a)(a+)+$") // looking ahead needs backtracking
@@ -51,6 +76,92 @@ func TestTimeIsBounded(t *testing.T) {
 	}
 	if took := time.Since(began); took > 4*regexBudget {
 		t.Errorf("100 texts took %v", took)
+	}
+}
+
+// endless is an expression that goes on trying for ever on a text.
+const endless, on = "(?=a)(a+)+$", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!"
+
+// TestForbids: what takes too long to tell is no match where that grants something, and one where it forbids something.
+func TestForbids(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		make func(string) (func(string) bool, bool)
+		want bool
+	}{"search": {Search, false}, "full": {Full, false}, "search forbids": {Forbids, true}, "full forbids": {FullForbids, true}} {
+		test, ok := c.make(endless)
+		if !ok {
+			t.Fatal("does not compile")
+		}
+		for range 5 { // the last ones find no time left
+			if test(on) != c.want {
+				t.Errorf("%s: %v", name, !c.want)
+			}
+		}
+	}
+	for expr, want := range map[string]bool{"a": true, "b": false, "(?=a)a": true, "(?=b)a": false} {
+		if test, ok := Forbids(expr); !ok || test("xa") != want {
+			t.Errorf("%s forbids: %v", expr, !want)
+		}
+	}
+	if _, ok := Forbids("("); ok {
+		t.Error("( compiles")
+	}
+}
+
+// TestForbidsRecovers: a test that lives long and had to give up tells again what it can tell.
+func TestForbidsRecovers(t *testing.T) {
+	t.Parallel()
+	test, ok := Forbids(endless)
+	if !ok {
+		t.Fatal("does not compile")
+	}
+	for range 4 { // all of the budget
+		test(on)
+	}
+	for began := time.Now(); test("web"); {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("all is forbidden for ever")
+		}
+	}
+	if test("web") || !test("aaa") {
+		t.Error("plain texts are not told apart")
+	}
+}
+
+// TestOneBudget: expressions that share a budget take no more time than it has, and it says that they went undecided.
+func TestOneBudget(t *testing.T) {
+	t.Parallel()
+	b := NewBudget(300 * time.Millisecond)
+	began := time.Now()
+	for range 1000 {
+		test, ok := StartIn(b, endless)
+		if !ok || test(on) {
+			t.Fatal("matches, or does not compile")
+		}
+	}
+	if took := time.Since(began); took > 5*time.Second || !b.Spent() {
+		t.Errorf("took %v, spent %v", took, b.Spent())
+	}
+	fresh := NewBudget(time.Second)
+	if test, ok := StartIn(fresh, "(?=w)web"); !ok || !test("web1") || test("db1") || fresh.Spent() {
+		t.Error("a plain match spent the budget")
+	}
+}
+
+// TestRepeatsAreNotWrittenOut: a short expression makes no large program.
+func TestRepeatsAreNotWrittenOut(t *testing.T) {
+	t.Parallel()
+	for expr, want := range map[string]bool{
+		"web.*": true, "(web|db)[0-9]{1,4}": true, "a{1000}": true, "(a{100}){9}": true, "((a{30}){30}){30}": false, "(((a{1,9}){1,9}){1,9}){1,99}": false,
+		strings.Repeat("(a|b)?", 5000): false,
+	} {
+		if small(expr) != want {
+			t.Errorf("%.40s is small: %v", expr, !want)
+		}
+		if test, ok := Start(expr); !ok || test("!") && !strings.Contains(expr, "?") {
+			t.Errorf("%.40s: compiles %v", expr, ok)
+		}
 	}
 }
 
@@ -83,7 +194,7 @@ func FuzzLinear(f *testing.F) {
 			if err != nil {
 				return
 			}
-			slow, ok := backtrack(ends[0], expr, ends[1])
+			slow, ok := backtrack(NewBudget(regexBudget), ends[0], expr, ends[1])
 			if !ok {
 				continue // then it is refused before
 			}

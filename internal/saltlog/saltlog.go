@@ -3,14 +3,12 @@ package saltlog
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -59,98 +57,135 @@ func levelName(l slog.Level) string {
 	return "TRACE"
 }
 
-// Output is one destination: a writer, its least level, and whether lines
-// carry date, component, source line and pid as in Salt's log file.
+// Record is one log record, ready to be laid out.
+type Record struct {
+	Time      time.Time
+	Level     slog.Level
+	Component string      // "" when the record names none
+	Text      string      // the message on one line, without attributes
+	Attrs     string      // the attributes as " key=value" each
+	Fields    []slog.Attr // the attributes with the names of their groups before the key
+	PC        uintptr     // of the call, 0 when unknown
+}
+
+// Name is the logger name that lines show: clustermaster, or clustermaster.COMPONENT.
+func (r *Record) Name() string {
+	if r.Component == "" {
+		return "clustermaster"
+	}
+	return "clustermaster." + r.Component
+}
+
+func (r *Record) frame() runtime.Frame {
+	if r.PC == 0 {
+		return runtime.Frame{}
+	}
+	f, _ := runtime.CallersFrames([]uintptr{r.PC}).Next()
+	return f
+}
+
+// Layout turns a record into one line, with its line break.
+type Layout interface {
+	Append(b []byte, r *Record) []byte
+}
+
+// Sink takes lines. The Handler never calls one sink twice at once.
+type Sink interface {
+	Write(r *Record, line []byte) error
+}
+
+// Output is one destination and what it gets.
 type Output struct {
-	W     io.Writer
-	Level slog.Level
-	File  bool
+	To     Sink
+	Level  slog.Level
+	Levels Levels // of single components; they win over Level
+	Layout Layout // nil for a sink that reads the record itself
 }
 
 // Handler is a slog.Handler over several outputs. The attribute "component"
 // becomes the logger name of the line; other attributes follow the message
 // as key=value.
 type Handler struct {
-	mu        *sync.Mutex // guards the writers
-	outs      []Output
-	least     slog.Level
+	outs      *outputs
 	component string
 	attrs     string // rendered attributes of With
+	fields    []slog.Attr
 	prefix    string // group prefix
+}
+
+// outputs are shared by a handler and all that With made of it.
+type outputs struct {
+	mu   sync.Mutex // guards the sinks
+	list atomic.Pointer[[]Output]
 }
 
 var _ slog.Handler = (*Handler)(nil)
 
 // New returns a handler over the outputs.
 func New(outs ...Output) *Handler {
-	h := &Handler{mu: new(sync.Mutex), outs: outs, least: levelQuiet}
-	for _, o := range outs {
-		h.least = min(h.least, o.Level)
-	}
+	h := &Handler{outs: new(outputs)}
+	h.Replace(outs...)
 	return h
 }
 
-// Enabled reports whether any output wants the level.
-func (h *Handler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.least }
+// Replace puts other outputs in place of those in force, for all loggers that were made of this handler.
+func (h *Handler) Replace(outs ...Output) { h.outs.list.Store(&outs) }
 
-// Handle writes one record.
-func (h *Handler) Handle(_ context.Context, r slog.Record) error {
-	component := h.component
-	var b strings.Builder
-	b.WriteString(oneLine(r.Message))
-	b.WriteString(h.attrs)
-	r.Attrs(func(a slog.Attr) bool {
-		if h.prefix == "" && a.Key == "component" {
-			component = a.Value.String()
+// Enabled reports whether any output wants the level.
+func (h *Handler) Enabled(_ context.Context, l slog.Level) bool {
+	for _, o := range *h.outs.list.Load() {
+		if l >= o.least() {
 			return true
 		}
-		appendAttr(&b, h.prefix, a)
-		return true
-	})
-	msg := b.String()
-	var file, console []byte
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, o := range h.outs {
-		if r.Level < o.Level {
-			continue
-		}
-		line := &console
-		if o.File {
-			line = &file
-		}
-		if *line == nil {
-			*line = h.format(o.File, component, msg, r)
-		}
-		if _, err := o.W.Write(*line); err != nil {
-			return fmt.Errorf("write log line: %w", err)
-		}
 	}
-	return nil
+	return false
 }
 
-func (h *Handler) format(file bool, component, msg string, r slog.Record) []byte {
-	if !file {
-		return fmt.Appendf(nil, "[%-8s] %s\n", levelName(r.Level), msg)
+func (o *Output) least() slog.Level {
+	least := o.Level
+	for _, l := range o.Levels {
+		least = min(least, l.level)
 	}
-	if component == "" {
-		component = "clustermaster"
-	} else {
-		component = "clustermaster." + component
+	return least
+}
+
+// Handle writes one record.
+func (h *Handler) Handle(_ context.Context, rec slog.Record) error {
+	r := Record{Time: rec.Time, Level: rec.Level, Component: h.component, Text: oneLine(rec.Message), PC: rec.PC, Fields: h.fields}
+	var b strings.Builder
+	b.WriteString(h.attrs)
+	r.Fields = r.Fields[:len(r.Fields):len(r.Fields)]
+	rec.Attrs(func(a slog.Attr) bool {
+		if h.prefix == "" && a.Key == "component" {
+			r.Component = a.Value.String()
+			return true
+		}
+		r.Fields = appendAttr(&b, r.Fields, h.prefix, a)
+		return true
+	})
+	r.Attrs = b.String()
+	h.outs.mu.Lock()
+	defer h.outs.mu.Unlock()
+	var first error
+	for _, o := range *h.outs.list.Load() {
+		if rec.Level < o.Levels.of(r.Component, o.Level) {
+			continue
+		}
+		var line []byte
+		if o.Layout != nil {
+			line = o.Layout.Append(nil, &r)
+		}
+		if err := o.To.Write(&r, line); err != nil && first == nil {
+			first = fmt.Errorf("write log line: %w", err)
+		}
 	}
-	line := 0
-	if r.PC != 0 {
-		f, _ := runtime.CallersFrames([]uintptr{r.PC}).Next()
-		line = f.Line
-	}
-	t := r.Time
-	return fmt.Appendf(nil, "%s,%03d [%-17s:%-4d][%-8s][%d] %s\n",
-		t.Format("2006-01-02 15:04:05"), t.Nanosecond()/int(time.Millisecond), component, line, levelName(r.Level), os.Getpid(), msg)
+	return first
 }
 
 // WithAttrs returns a handler whose lines carry the attributes.
 func (h *Handler) WithAttrs(as []slog.Attr) slog.Handler {
 	c := *h
+	c.fields = h.fields[:len(h.fields):len(h.fields)]
 	var b strings.Builder
 	b.WriteString(h.attrs)
 	for _, a := range as {
@@ -158,7 +193,7 @@ func (h *Handler) WithAttrs(as []slog.Attr) slog.Handler {
 			c.component = a.Value.String()
 			continue
 		}
-		appendAttr(&b, h.prefix, a)
+		c.fields = appendAttr(&b, c.fields, h.prefix, a)
 	}
 	c.attrs = b.String()
 	return &c
@@ -174,19 +209,20 @@ func (h *Handler) WithGroup(name string) slog.Handler {
 	return &c
 }
 
-func appendAttr(b *strings.Builder, prefix string, a slog.Attr) {
+// appendAttr writes a as text to b and adds it to fields.
+func appendAttr(b *strings.Builder, fields []slog.Attr, prefix string, a slog.Attr) []slog.Attr {
 	v := a.Value.Resolve()
 	if v.Kind() == slog.KindGroup {
 		if a.Key != "" {
 			prefix += a.Key + "."
 		}
 		for _, g := range v.Group() {
-			appendAttr(b, prefix, g)
+			fields = appendAttr(b, fields, prefix, g)
 		}
-		return
+		return fields
 	}
 	if a.Key == "" {
-		return
+		return fields
 	}
 	s := v.String()
 	if s == "" || strings.ContainsAny(s, " \t\r\n\"=") || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -197,6 +233,7 @@ func appendAttr(b *strings.Builder, prefix string, a slog.Attr) {
 	b.WriteString(a.Key)
 	b.WriteByte('=')
 	b.WriteString(s)
+	return append(fields, slog.Attr{Key: prefix + a.Key, Value: v})
 }
 
 // oneLine keeps a message from forging further log lines.
@@ -205,16 +242,4 @@ func oneLine(s string) string {
 		return s
 	}
 	return strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(s)
-}
-
-// OpenFile opens a log file for appending, mode 0640, and makes its folder.
-func OpenFile(path string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make log folder: %w", err)
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
-	if err != nil {
-		return nil, fmt.Errorf("open log file: %w", err)
-	}
-	return f, nil
 }

@@ -10,7 +10,10 @@ import (
 func TestLines(t *testing.T) {
 	t.Parallel()
 	var console, file bytes.Buffer
-	log := slog.New(New(Output{W: &console, Level: slog.LevelWarn}, Output{W: &file, Level: slog.LevelInfo, File: true}))
+	log := slog.New(New(
+		Output{To: Stream(&console), Level: slog.LevelWarn, Layout: layout(t, FormatConsole, DatesOfConsole)},
+		Output{To: Stream(&file), Level: slog.LevelInfo, Layout: layout(t, FormatFile, DatesOfFile)},
+	))
 	log = log.With("component", "cluster", "node", "m1")
 	log.Info("peer promoted", "peer", "m 2")
 	log.Error("forged\n[ERROR   ] line", slog.Group("g", "k", 1))
@@ -37,4 +40,13 @@ func TestParseLevel(t *testing.T) {
 	if _, err := ParseLevel("loud"); err == nil {
 		t.Error("ParseLevel(loud) gave no error")
 	}
+}
+
+func layout(t *testing.T, format, dates string) Layout {
+	t.Helper()
+	l, err := NewLayout(format, dates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }

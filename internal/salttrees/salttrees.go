@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/kept"
+	"clustermaster/internal/answers"
 	"clustermaster/internal/yaml11"
 	"clustermaster/wire"
 )
@@ -220,7 +220,7 @@ func (c Corpus) update(t *testing.T, all []*Tree) {
 // StillSalts asks Salt whether the kept answers are its own.
 func (c Corpus) StillSalts(t *testing.T) {
 	t.Helper()
-	kept.OnlyLong(t, false)
+	answers.OnlyLong(t, false)
 	if os.Getenv("CLUSTERMASTER_SALT_VENVS") == "" {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
 	}

@@ -20,6 +20,7 @@ var (
 	errSlow     = errors.New("no complete hand-shake in time")
 	errSilent   = errors.New("peer does not answer PING")
 	errStopping = errors.New("endpoint stops")
+	errShare    = errors.New("too many connections from one address")
 )
 
 // endpoint is what the request and the publish side have in common: the accept loop,
@@ -38,8 +39,9 @@ type endpoint struct {
 	readers sync.Pool      // *bufio.Reader, of connections from which something comes
 	open    sync.WaitGroup // connections
 
-	mu       sync.Mutex // guards links
+	mu       sync.Mutex // guards links, sources
 	links    map[*link]struct{}
+	sources  map[source]int // connections that count for a source
 	stopping atomic.Bool
 }
 
@@ -49,7 +51,7 @@ func newEndpoint(name string, lim Limits, log *slog.Logger, met *metrics) *endpo
 	}
 	log = log.With("component", "transport/minion", "endpoint", name)
 	e := &endpoint{lim: lim.withDefaults(), log: log, met: met,
-		quiet: &quietLog{log: log, interval: 10 * time.Second}, links: make(map[*link]struct{})}
+		quiet: &quietLog{log: log, interval: 10 * time.Second}, links: make(map[*link]struct{}), sources: make(map[source]int)}
 	e.readers.New = func() any { return bufio.NewReaderSize(nil, readBuffer) }
 	return e
 }
@@ -70,6 +72,7 @@ type link struct {
 	conn  net.Conn
 	r     *bufio.Reader  // lent by the endpoint while something comes; reads from the link
 	peer  netip.AddrPort // behind a trusted balancer: as its PROXY header says
+	from  source         // for which the connection counts; the zero value until it does
 	minor byte           // ZMTP 3.minor, known after the hand-shake
 	wait  time.Duration  // Limits.WriteTimeout
 	pong  func()         // called for each PONG, nil for nothing; set before reading
@@ -191,17 +194,24 @@ func (e *endpoint) attend(ctx context.Context, l *link, err error) {
 		err = e.ping(l)
 	}
 	if err == nil {
-		var silence time.Duration // none: TCP keepalive finds a dead peer that knows no PING
-		if l.minor >= 1 && e.lim.PingInterval > 0 {
-			silence = e.lim.PingInterval - e.linger
-		}
-		err = e.readWithin(l, silence, false)
+		err = e.readWithin(l, e.silence(l), false)
 	}
 	if err != nil {
 		e.end(l, err)
 		return
 	}
 	go e.wait(ctx, l)
+}
+
+// silence is how long l may wait for its peer before it is asked, or given up; 0 for ever.
+func (e *endpoint) silence(l *link) time.Duration {
+	switch {
+	case l.minor < 1:
+		return max(0, e.lim.SilentTimeout)
+	case e.lim.PingInterval > 0:
+		return e.lim.PingInterval - e.linger
+	}
+	return 0
 }
 
 // wait waits for the next byte of l and does nothing else, so that the smallest stack is enough.
@@ -254,11 +264,15 @@ func (e *endpoint) more(l *link) (bool, error) {
 	return err == nil, err
 }
 
-// ping asks a peer that was silent for PingInterval for a sign of life, and gives it up without one after PingTimeout.
+// ping asks a peer that was silent for PingInterval for a sign of life, and gives it up without one after PingTimeout. One
+// that knows no PING was silent for SilentTimeout.
 func (e *endpoint) ping(l *link) error {
 	if l.writing() { // who doesn't take it meets WriteTimeout
 		l.pinged = time.Time{}
 		return nil
+	}
+	if l.minor < 1 {
+		return errSilent
 	}
 	if now := time.Now(); l.pinged.IsZero() {
 		l.pinged = now
@@ -289,16 +303,16 @@ func (e *endpoint) end(l *link, err error) {
 	if l.session != nil {
 		err = l.session.end(err)
 	}
+	if e.stopping.Load() {
+		err = errStopping
+	}
+	label, loud := reason(err)
+	e.met.closed.WithLabelValues(label).Inc() // before the peer can see the end
 	l.conn.Close()
 	if l.r != nil {
 		e.takeReader(l)
 	}
 	e.untrack(l)
-	if e.stopping.Load() {
-		err = errStopping
-	}
-	label, loud := reason(err)
-	e.met.closed.WithLabelValues(label).Inc()
 	if loud {
 		e.quiet.warn("close minion connection", "addr", l.peer.String(), "reason", label, "err", err)
 	}
@@ -327,12 +341,20 @@ func (e *endpoint) greet(l *link) error {
 // shakeHands learns who the peer is: its address, from a trusted balancer, and its side of the ZMTP hand-shake.
 func (e *endpoint) shakeHands(l *link) error {
 	e.lendReader(l)
+	if !contains(e.lim.ProxyFrom, l.peer.Addr()) {
+		if err := e.admit(l); err != nil {
+			return err
+		}
+	}
 	if len(e.lim.ProxyFrom) > 0 {
 		peer, err := readProxy(l.r, l.peer, e.lim.ProxyFrom)
 		if err != nil {
 			return err
 		}
 		l.peer = peer
+		if err := e.admit(l); err != nil {
+			return err
+		}
 	}
 	minor, err := shake(l.conn, l.r, e.own, "", true, e.peers...)
 	l.minor = minor
@@ -354,6 +376,7 @@ func (e *endpoint) untrack(l *link) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.links, l)
+	e.leaveSource(l)
 	e.met.connections.Dec()
 }
 

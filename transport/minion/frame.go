@@ -14,7 +14,7 @@ var (
 	ErrGarbage = errors.New("not ZMTP 3")
 	// ErrTooLarge: a claimed length, or the sum of a message, is over the limit.
 	ErrTooLarge = errors.New("over the frame limit")
-	// ErrMemory: the requests being received hold Limits.MaxInFlight already.
+	// ErrMemory: requests in flight hold Limits.MaxInFlight already, or those of strangers Limits.MaxStrangers.
 	ErrMemory = errors.New("requests in flight hold too much memory")
 	// ErrUnexpected: well-formed, but nothing that this endpoint takes.
 	ErrUnexpected = errors.New("unexpected message")
@@ -70,20 +70,12 @@ func readHeader(r *bufio.Reader, flags byte, limit int64) (header, error) {
 	return h, nil
 }
 
-// readBody reads size bytes. Up to eagerBody it allocates at once; beyond that the
+// readBody reads size bytes. Up to firstBody it allocates at once; beyond that the
 // buffer doubles as bytes arrive, so a peer's claim costs no more than twice what the
-// peer has sent. hold is asked before each growth past eagerBody and may refuse it.
+// peer has sent. hold is asked before each growth and may refuse it.
 func readBody(r io.Reader, size int64, hold func(int64) error) ([]byte, error) {
-	if size <= eagerBody {
-		b := make([]byte, size)
-		_, err := io.ReadFull(r, b)
-		return b, err
-	}
-	if err := hold(eagerBody); err != nil {
-		return nil, err
-	}
-	b := make([]byte, eagerBody)
-	for have := int64(0); ; {
+	b := make([]byte, min(size, firstBody))
+	for have, held := int64(0), int64(0); ; {
 		n, err := io.ReadFull(r, b[have:])
 		have += int64(n)
 		if err != nil {
@@ -93,9 +85,10 @@ func readBody(r io.Reader, size int64, hold func(int64) error) ([]byte, error) {
 			return b, nil
 		}
 		grown := min(2*have, size)
-		if err := hold(grown - have); err != nil {
+		if err := hold(grown - held); err != nil {
 			return nil, err
 		}
+		held = grown
 		next := make([]byte, grown)
 		copy(next, b)
 		b = next

@@ -42,9 +42,11 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l := script(b)
 		for {
-			payload, _, held, err := s.receive(l)
-			s.inFlight.Add(-held)
-			if held > 2*int64(len(b))+eagerBody {
+			r := requester{s: s, l: l}
+			payload, _, err := r.receive()
+			held := r.held
+			r.release()
+			if held > 2*int64(len(b))+firstBody {
 				t.Fatalf("%d bytes of input hold %d", len(b), held)
 			}
 			if err != nil {

@@ -11,9 +11,18 @@ type Limits struct {
 	// (option max_frame_size; default 128 MiB).
 	MaxFrame int64
 	// MaxInFlight is the number of bytes that large requests of all connections may
-	// hold at one time, while they arrive and while they are answered. The connection
-	// that would pass it is closed (default: 1 GiB, at least 2 MaxFrame).
+	// hold at one time, while they arrive and while they are answered, with what they
+	// are decoded to. The connection that would pass it is closed (default: 1 GiB, at
+	// least 8 MaxFrame).
 	MaxInFlight int64
+	// MaxStrangers is the part of MaxInFlight that connections have together from whose
+	// addresses no accepted minion has sent a request. One alone may pass it
+	// (default: 32 MiB, at most half of MaxInFlight).
+	MaxStrangers int64
+	// StrangersRate is how many bytes per second of requests over 8 KiB are read from
+	// such connections, all together, so that looking at them leaves processors for
+	// minions (default 32 MiB).
+	StrangersRate int64
 	// HandshakeTimeout is the time from accept to the end of the ZMTP hand-shake,
 	// PROXY header included (default 10 s).
 	HandshakeTimeout time.Duration
@@ -25,6 +34,10 @@ type Limits struct {
 	// PingTimeout is how long a peer may be silent after a PING, or in the middle of
 	// a frame (Salt's zmq_heartbeat_timeout; default 30 s).
 	PingTimeout time.Duration
+	// SilentTimeout is how long a peer may be silent that knows no PING, that is of
+	// ZMTP 3.0 (default: 10 minutes for requests, 1 hour for subscribers, who have
+	// nothing to say; negative: for ever).
+	SilentTimeout time.Duration
 	// DrainTimeout is how long a stopping endpoint waits for running handlers and
 	// for queued publications (default 5 s).
 	DrainTimeout time.Duration
@@ -34,12 +47,22 @@ type Limits struct {
 	// MaxHeld is the number of publications kept for returning subscribers; past it
 	// the oldest is dropped and counted (default 1024).
 	MaxHeld int
+	// LongLived is how long somebody must have been a subscriber for his going to count
+	// as a part of a loss (default 15 s).
+	LongLived time.Duration
 	// Backlog is the length of the kernel's accept queue, used by Listen
 	// (option zmq_backlog; default 1000).
 	Backlog int
 	// MaxConns is the number of connections of one endpoint; a further one is closed
 	// at once and counted (default 65536).
 	MaxConns int
+	// MaxPerSource is the number of connections of one address, of one /64 with IPv6, at
+	// one endpoint (option max_connections_per_source). 0: a tenth of MaxConns, at least
+	// 16. Where ProxyFrom is empty minions of a whole site may have one address, so that
+	// 0 limits a source only while nine tenths of MaxConns are taken.
+	MaxPerSource int
+	// Unlimited are addresses to which MaxPerSource does not apply: those of balancers.
+	Unlimited []netip.Prefix
 	// ProxyFrom are the addresses whose connections may start with a PROXY protocol
 	// header, v1 or v2 (option proxy_protocol). Empty: nobody's may.
 	ProxyFrom []netip.Prefix
@@ -56,7 +79,8 @@ const (
 	maxTopic         = 512     // bytes of one subscription; Salt's are at most 40
 	maxTopics        = 64      // subscriptions of one connection; Salt's minions make 2
 	maxPingContext   = 16      // ZMTP 3.1: the context of PING is at most 16 bytes
-	eagerBody        = 1 << 16 // bodies up to this size are allocated before they arrive
+	firstBody        = 1 << 13 // bodies up to this size are allocated before they arrive; larger ones are counted
+	longBody         = 1 << 16 // bodies up to this size are refused to no stranger; a request for a pillar has some 20 KiB
 	maxWriteBytes    = 1 << 18 // bytes handed to the kernel under one write deadline
 	maxWriteMessages = 64      // publications taken from a queue for one write
 	maxHeader        = 9       // bytes of a frame's header
@@ -70,7 +94,9 @@ const requestLinger = 250 * time.Millisecond
 
 func (l Limits) withDefaults() Limits {
 	setTo(&l.MaxFrame, 128<<20)
-	setTo(&l.MaxInFlight, max(1<<30, 2*l.MaxFrame))
+	setTo(&l.MaxInFlight, max(1<<30, 8*l.MaxFrame))
+	setTo(&l.MaxStrangers, min(32<<20, l.MaxInFlight/2))
+	setTo(&l.StrangersRate, 32<<20)
 	setTo(&l.HandshakeTimeout, 10*time.Second)
 	setTo(&l.WriteTimeout, 30*time.Second)
 	setTo(&l.PingInterval, 10*time.Second)
@@ -78,6 +104,7 @@ func (l Limits) withDefaults() Limits {
 	setTo(&l.DrainTimeout, 5*time.Second)
 	setTo(&l.PubHWM, 1000)
 	setTo(&l.MaxHeld, 1024)
+	setTo(&l.LongLived, 15*time.Second)
 	setTo(&l.Backlog, 1000)
 	setTo(&l.MaxConns, 1<<16)
 	setTo(&l.KeepAliveIdle, 60*time.Second)

@@ -14,6 +14,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// gauges tells what requests hold.
+func (s *RequestServer) gauges(reg prometheus.Registerer) {
+	for _, g := range []struct {
+		name, help string
+		of         func() int64
+	}{
+		{"in_flight_bytes", "Memory that large requests hold, with what they are decoded to.", s.inFlight.Load},
+		{"strangers_in_flight_bytes", "The part of in_flight_bytes from where no accepted minion has spoken.", s.strangers.Load},
+	} {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "clustermaster", Subsystem: "minion", Name: g.name, Help: g.help,
+		}, func() float64 { return float64(g.of()) }))
+	}
+}
+
 // metrics of one endpoint; the label endpoint is "request" or "publish".
 type metrics struct {
 	connections prometheus.Gauge
@@ -34,6 +49,8 @@ type metrics struct {
 	held         prometheus.Gauge
 	heldDropped  prometheus.Counter
 	losses       prometheus.Counter
+
+	lossesIgnored prometheus.Counter
 }
 
 func newMetrics(endpoint string, reg prometheus.Registerer) *metrics {
@@ -70,6 +87,8 @@ func newMetrics(endpoint string, reg prometheus.Registerer) *metrics {
 		held:        gauge("held_publications", "Publications kept for returning subscribers."),
 		heldDropped: counter("held_dropped_total", "Held publications dropped because too many are held."),
 		losses:      counter("subscriber_losses_total", "Times at which half of the subscribers went at once."),
+
+		lossesIgnored: counter("subscriber_losses_ignored_total", "Losses beyond those that jobs are sent again for."),
 	}
 	m.answered = m.requests.WithLabelValues("answered")
 	if reg != nil {
@@ -77,7 +96,7 @@ func newMetrics(endpoint string, reg prometheus.Registerer) *metrics {
 		if endpoint == "request" {
 			reg.MustRegister(m.received, m.requests, m.handling, m.took)
 		} else {
-			reg.MustRegister(m.subscribers, m.publications, m.copies, m.held, m.heldDropped, m.losses)
+			reg.MustRegister(m.subscribers, m.publications, m.copies, m.held, m.heldDropped, m.losses, m.lossesIgnored)
 		}
 	}
 	return m
@@ -93,6 +112,8 @@ func reason(err error) (label string, loud bool) {
 		return "too_large", true
 	case errors.Is(err, ErrMemory):
 		return "memory", true
+	case errors.Is(err, errShare):
+		return "source_full", true
 	case errors.Is(err, ErrProxy):
 		return "proxy", true
 	case errors.Is(err, ErrGarbage):

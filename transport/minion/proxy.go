@@ -32,16 +32,13 @@ func readProxy(r *bufio.Reader, peer netip.AddrPort, trusted []netip.Prefix) (ne
 	if first[0] != 'P' && first[0] != '\r' {
 		return peer, nil
 	}
-	for _, prefix := range trusted {
-		if !prefix.Contains(peer.Addr().Unmap()) {
-			continue
-		}
-		if first[0] == 'P' {
-			return readProxyV1(r, peer)
-		}
-		return readProxyV2(r, peer)
+	if !contains(trusted, peer.Addr()) {
+		return peer, fmt.Errorf("from %s, which is not trusted: %w", peer.Addr(), ErrProxy)
 	}
-	return peer, fmt.Errorf("from %s, which is not trusted: %w", peer.Addr(), ErrProxy)
+	if first[0] == 'P' {
+		return readProxyV1(r, peer)
+	}
+	return readProxyV2(r, peer)
 }
 
 func readProxyV1(r *bufio.Reader, peer netip.AddrPort) (netip.AddrPort, error) {

@@ -33,7 +33,9 @@ type PubServer struct {
 
 	mu          sync.Mutex // before subscriber.mu; guards the following, and the order of publications
 	subscribers map[*subscriber]struct{}
-	held        []heldEdition // oldest first, at most Limits.MaxHeld
+	young       map[*subscriber]struct{} // those of subscribers that are not yet long-lived
+	longLived   int                      // the others
+	held        []heldEdition            // oldest first, at most Limits.MaxHeld
 }
 
 type heldEdition struct {
@@ -45,8 +47,9 @@ type heldEdition struct {
 // NewPubServer makes a publish endpoint. filtering is the option zmq_filtering: two
 // frames, topic and payload. log and reg may be nil.
 func NewPubServer(lim Limits, filtering bool, log *slog.Logger, reg prometheus.Registerer) *PubServer {
+	setTo(&lim.SilentTimeout, time.Hour)
 	p := &PubServer{endpoint: newEndpoint("publish", lim, log, newMetrics("publish", reg)),
-		filtering: filtering, subscribers: make(map[*subscriber]struct{})}
+		filtering: filtering, subscribers: make(map[*subscriber]struct{}), young: make(map[*subscriber]struct{})}
 	p.own = zmq4.Pub
 	p.begin = func(l *link) session { return newSubscriber(l, p) }
 	p.peers = []zmq4.SocketType{zmq4.Sub, zmq4.XSub}
@@ -61,13 +64,13 @@ func (p *PubServer) Serve(ctx context.Context, ln net.Listener) error {
 	defer expiry.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	expiry.Go(func() { p.expire(ctx) })
+	expiry.Go(func() { p.age(ctx) })
 	return p.serve(ctx, ln)
 }
 
-// expire drops held publications in time when nothing else happens.
-func (p *PubServer) expire(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
+// age drops held publications in time when nothing else happens, and notes which subscribers are long-lived.
+func (p *PubServer) age(ctx context.Context) {
+	tick := time.NewTicker(min(time.Second, p.lim.LongLived/4))
 	defer tick.Stop()
 	for {
 		select {
@@ -76,6 +79,13 @@ func (p *PubServer) expire(ctx context.Context) {
 		case now := <-tick.C:
 			p.mu.Lock()
 			p.release(func(h heldEdition) bool { return h.until.Before(now) })
+			for s := range p.young {
+				if now.Sub(s.since) >= p.lim.LongLived {
+					delete(p.young, s)
+					s.longLived = true
+					p.longLived++
+				}
+			}
 			p.mu.Unlock()
 		}
 	}
@@ -131,8 +141,8 @@ func (p *PubServer) Subscribers() int {
 }
 
 // Losses returns the times within the last 30 s at which at least half of the
-// subscribers, and at least two, had gone within 2 s, and those of ExpectBack.
-// Stopping is no loss.
+// long-lived subscribers, and at least two, had gone within 2 s, and those of
+// ExpectBack. Stopping is no loss.
 func (p *PubServer) Losses() []time.Time { return p.losses.times(time.Now()) }
 
 // ExpectBack notes that subscribers of a process before this one are on their way
@@ -179,7 +189,8 @@ func (p *PubServer) subscribe(s *subscriber, topic string, on bool) error {
 		p.forget(s)
 		return nil
 	case len(before) == 0:
-		p.subscribers[s] = struct{}{}
+		p.subscribers[s], p.young[s] = struct{}{}, struct{}{}
+		s.since, s.longLived = now, false
 		p.met.subscribers.Inc()
 	}
 	if !on || slices.Equal(before, after) {
@@ -196,21 +207,33 @@ func (p *PubServer) subscribe(s *subscriber, topic string, on bool) error {
 	return nil
 }
 
-// leave takes s out for good and notes a loss if many went with it.
+// leave takes s out for good and notes a loss if many went with it. Those who come and go at once are no part of one: what they
+// miss is no job, and jobs are not sent again to everybody because of them.
 func (p *PubServer) leave(s *subscriber) {
 	p.mu.Lock()
-	was := p.forget(s)
-	remaining := len(p.subscribers)
+	counts := p.forget(s) && s.longLived
+	remaining := p.longLived
 	p.mu.Unlock()
-	if was && !p.stopping.Load() && p.losses.left(time.Now(), remaining) {
+	if !counts || p.stopping.Load() {
+		return
+	}
+	switch p.losses.left(time.Now(), remaining) {
+	case loss:
 		p.met.losses.Inc()
 		p.log.Warn("half of the subscribers went at once; their jobs are sent again where they return", "n", remaining)
+	case ignored:
+		p.met.lossesIgnored.Inc()
+		p.quiet.warn("half of the subscribers went at once, once more; jobs are not sent again for it, see which addresses connect", "n", remaining)
 	}
 }
 
 func (p *PubServer) forget(s *subscriber) (was bool) {
 	if _, was = p.subscribers[s]; was {
 		delete(p.subscribers, s)
+		delete(p.young, s)
+		if s.longLived {
+			p.longLived--
+		}
 		p.met.subscribers.Dec()
 	}
 	return was

@@ -352,8 +352,14 @@ func TestLossesRecord(t *testing.T) {
 		{"forgotten", []step{{0, 1}, {100, 0}, {31000, 9}}, nil},
 	} {
 		var l losses
+		made := 0
 		for _, s := range tt.steps {
-			l.left(at(s.ms), s.remaining)
+			if l.left(at(s.ms), s.remaining) == loss {
+				made++
+			}
+		}
+		if tt.name != "forgotten" && made != len(tt.want) {
+			t.Errorf("%s: %d losses were told of", tt.name, made)
 		}
 		var want []time.Time
 		for _, ms := range tt.want {
@@ -365,14 +371,86 @@ func TestLossesRecord(t *testing.T) {
 	}
 }
 
+// Whoever makes losses on purpose makes few.
+func TestLossesAreBounded(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var l losses
+	count := map[departure]int{}
+	for i := range 60 { // two of two, every ten seconds
+		at := start.Add(time.Duration(i) * 10 * time.Second)
+		count[l.left(at, 1)]++
+		count[l.left(at, 0)]++
+	}
+	if count[loss] != lossesAtMost || count[ignored] != 60-lossesAtMost {
+		t.Errorf("got %v", count)
+	}
+	l.elsewhere(start.Add(10 * time.Minute)) // what is known from elsewhere counts nevertheless
+	if n := len(l.times(start.Add(10 * time.Minute))); n != 1 {
+		t.Errorf("%d losses are remembered", n)
+	}
+	at := start.Add(lossPeriod + time.Minute)
+	l.left(at, 1)
+	if l.left(at, 0) != loss {
+		t.Error("later there is no loss any more")
+	}
+}
+
+func longLived(p *PubServer, n int) func() bool {
+	return func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.longLived == n
+	}
+}
+
+// Those who subscribe and go at once make no loss, however many they are, and they hide none.
+func TestShortSubscribersMakeNoLoss(t *testing.T) {
+	t.Parallel()
+	p, addr, _ := startPub(t, Limits{}, false)
+	var minions []*raw
+	for range 2 {
+		minions = append(minions, dialSub(t, addr, ""))
+	}
+	eventually(t, "subscribed", subscribers(p, 2))
+	p.mu.Lock() // they have been here for long
+	for s := range p.young {
+		s.since = s.since.Add(-p.lim.LongLived)
+	}
+	p.mu.Unlock()
+	eventually(t, "long-lived", longLived(p, 2))
+	for range 5 {
+		var crowd []*raw
+		for range 20 {
+			crowd = append(crowd, dialSub(t, addr, ""))
+		}
+		eventually(t, "the crowd is here", subscribers(p, 22))
+		for _, c := range crowd {
+			c.Close()
+		}
+		eventually(t, "the crowd is gone", subscribers(p, 2))
+	}
+	if n := len(p.Losses()); n != 0 {
+		t.Errorf("%d losses", n)
+	}
+	for range 20 {
+		dialSub(t, addr, "")
+	}
+	eventually(t, "another crowd", subscribers(p, 22))
+	for _, c := range minions {
+		c.Close()
+	}
+	eventually(t, "the minions' loss is seen", func() bool { return len(p.Losses()) == 1 })
+}
+
 func TestLosses(t *testing.T) {
 	t.Parallel()
-	p, addr, stop := startPub(t, Limits{}, false)
+	p, addr, stop := startPub(t, Limits{LongLived: 20 * time.Millisecond}, false)
 	var peers []*raw
 	for range 5 {
 		peers = append(peers, dialSub(t, addr, ""))
 	}
-	eventually(t, "subscribed", subscribers(p, 5))
+	eventually(t, "subscribed", longLived(p, 5))
 	peers[0].Close()
 	eventually(t, "one gone", subscribers(p, 4))
 	if n := len(p.Losses()); n != 0 {
@@ -391,7 +469,7 @@ func TestLosses(t *testing.T) {
 	eventually(t, "a loss", func() bool { return len(p.Losses()) == 2 })
 	dialSub(t, addr, "")
 	dialSub(t, addr, "")
-	eventually(t, "subscribed again", subscribers(p, 2))
+	eventually(t, "subscribed again", longLived(p, 2))
 	stop()
 	if n := len(p.Losses()); n != 2 {
 		t.Errorf("%d losses: stopping counts", n)

@@ -23,7 +23,14 @@ type raw struct {
 
 func dialRaw(t testing.TB, addr string) *raw {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
+	return dialFrom(t, addr, "127.0.0.1")
+}
+
+// dialFrom connects from an address of this machine.
+func dialFrom(t testing.TB, addr, from string) *raw {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	conn, err := dialer.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}

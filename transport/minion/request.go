@@ -29,6 +29,18 @@ type Request struct {
 	// Buffer is empty memory of replyBuffer bytes in which the reply may be made. It is the endpoint's again when Handle
 	// has returned and the reply is sent.
 	Buffer []byte
+	// Sender is the connection that the request came on, until Handle returns.
+	Sender Sender
+}
+
+// Sender is what a handler tells the endpoint about a connection.
+type Sender interface {
+	// Hold notes n more bytes of memory that this request takes until its reply is sent: those that its payload is
+	// decoded to. With false there is not that much; the handler must not decode it, and should end without a reply.
+	// Small ones are not counted.
+	Hold(n int64) bool
+	// Vouch says that an accepted minion sealed this request: what it is decoded to counts as a minion's.
+	Vouch()
 }
 
 // Handler answers requests. It is called from one goroutine per connection.
@@ -44,21 +56,28 @@ type Handler interface {
 // the empty delimiter) connect to.
 type RequestServer struct {
 	*endpoint
-	handler  Handler
-	inFlight atomic.Int64 // bytes of requests larger than eagerBody
-	buffers  sync.Pool    // *[replyBuffer]byte
+	handler   Handler
+	inFlight  atomic.Int64 // bytes of requests larger than firstBody, with what they are decoded to
+	strangers atomic.Int64 // the part of inFlight from connections of strangers
+	pace      pace         // of the requests of strangers
+	proved    addresses    // where accepted minions speak from
+	buffers   sync.Pool    // *[replyBuffer]byte
 }
 
 // NewRequestServer makes an endpoint whose requests h answers. log and reg may be nil.
 func NewRequestServer(h Handler, lim Limits, log *slog.Logger, reg prometheus.Registerer) *RequestServer {
+	setTo(&lim.SilentTimeout, 10*time.Minute)
 	s := &RequestServer{endpoint: newEndpoint("request", lim, log, newMetrics("request", reg)), handler: h}
 	s.buffers.New = func() any { return new([replyBuffer]byte) }
 	s.own, s.linger = zmq4.Router, requestLinger
 	if s.lim.PingInterval > 0 {
 		s.linger = min(s.linger, s.lim.PingInterval/4)
 	}
-	s.begin = func(l *link) session { return &requester{s, l} }
+	s.begin = func(l *link) session { return &requester{s: s, l: l} }
 	s.peers = []zmq4.SocketType{zmq4.Req, zmq4.Dealer}
+	if reg != nil {
+		s.gauges(reg)
+	}
 	return s
 }
 
@@ -92,16 +111,98 @@ func (s *RequestServer) Connections() int {
 type requester struct {
 	s *RequestServer
 	l *link
+
+	proved  bool  // an accepted minion has sent a request on this connection
+	held    int64 // what the present request counts in RequestServer.inFlight
+	strange int64 // what it counts in RequestServer.strangers
 }
 
 // next answers one request. REQ is lock-step: there is nothing to read while it is being handled.
 func (r *requester) next(ctx context.Context) error {
-	payload, whole, held, err := r.s.receive(r.l)
+	defer r.release()
+	payload, whole, err := r.receive()
 	if err == nil && whole {
-		err = r.s.answer(ctx, r.l, payload)
+		err = r.s.answer(ctx, r, payload)
 	}
-	r.s.inFlight.Add(-held)
 	return err
+}
+
+// Hold is hold for what is decoded.
+func (r *requester) Hold(n int64) bool { return n <= firstBody || r.hold(n) == nil }
+
+// Vouch makes the connection, and others from its address, no longer a stranger's.
+func (r *requester) Vouch() {
+	if r.proved {
+		return
+	}
+	r.proved = true
+	r.s.proved.add(r.l.peer.Addr())
+	r.s.strangers.Add(-r.strange)
+	r.strange = 0
+}
+
+// stranger says that no accepted minion is known to speak from where the connection comes.
+func (r *requester) stranger() bool { return !r.proved && !r.s.proved.has(r.l.peer.Addr()) }
+
+// hold counts n more bytes for the present request. Strangers have a small part of all to share, and a pace to keep, so that they
+// leave memory and processors for minions. What is not long is not refused, and a single one may be long: it may be a minion's
+// first request.
+func (r *requester) hold(n int64) error {
+	r.held += n
+	if r.s.inFlight.Add(n) > r.s.lim.MaxInFlight {
+		return ErrMemory
+	}
+	if !r.stranger() {
+		return nil
+	}
+	r.strange += n
+	if all := r.s.strangers.Add(n); all > r.s.lim.MaxStrangers && all > r.strange && r.strange > longBody {
+		return fmt.Errorf("of strangers: %w", ErrMemory)
+	}
+	time.Sleep(r.s.pace.next(n, r.s.lim.StrangersRate, time.Now()))
+	return nil
+}
+
+// discard drops a frame that nobody reads.
+func (r *requester) discard(size int64) error {
+	for size > 0 {
+		n := min(size, firstBody)
+		if size > firstBody && r.stranger() {
+			time.Sleep(r.s.pace.next(n, r.s.lim.StrangersRate, time.Now()))
+		}
+		if err := discard(&patient{r.l, r.s.endpoint}, n); err != nil {
+			return err
+		}
+		size -= n
+	}
+	return nil
+}
+
+// pace spreads bytes over time.
+type pace struct {
+	mu   sync.Mutex // guards free
+	free time.Time  // when all bytes so far have had their time
+}
+
+// next is how long n bytes have to wait at a rate per second.
+func (p *pace) next(n, rate int64, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.free.Before(now) {
+		p.free = now
+	}
+	wait := p.free.Sub(now)
+	p.free = p.free.Add(time.Duration(float64(n) / float64(rate) * float64(time.Second)))
+	return wait
+}
+
+func (r *requester) release() {
+	if r.held == 0 {
+		return
+	}
+	r.s.inFlight.Add(-r.held)
+	r.s.strangers.Add(-r.strange)
+	r.held, r.strange = 0, 0
 }
 
 // writing: what waits for a request has written its reply.
@@ -109,82 +210,74 @@ func (r *requester) writing() bool { return false }
 
 func (r *requester) end(err error) error { return err }
 
-// receive reads frames up to the end of a message, and commands on the way; whole is false after a command before one. held
-// is what the message counts in inFlight, also with an error.
-func (s *RequestServer) receive(l *link) (payload []byte, whole bool, held int64, err error) {
-	hold := func(n int64) error {
-		held += n
-		if s.inFlight.Add(n) > s.lim.MaxInFlight {
-			return ErrMemory
-		}
-		return nil
-	}
+// receive reads frames up to the end of a message, and commands on the way; whole is false after a command before one.
+func (r *requester) receive() (payload []byte, whole bool, err error) {
+	s, l := r.s, r.l
 	room := s.lim.MaxFrame
 	for frame := 0; ; {
 		if frame > 0 && l.r.Buffered() < maxHeader {
 			if err := s.readWithin(l, s.lim.PingTimeout, true); err != nil {
-				return nil, false, held, err
+				return nil, false, err
 			}
 		}
 		flags, err := l.r.ReadByte()
 		if err != nil {
-			return nil, false, held, err
+			return nil, false, err
 		}
 		h, err := readHeader(l.r, flags, room)
 		if err != nil {
-			return nil, false, held, err
+			return nil, false, err
 		}
 		if h.command {
-			body, err := readBody(&patient{l, s.endpoint}, h.size, hold)
+			body, err := readBody(&patient{l, s.endpoint}, h.size, r.hold)
 			if err != nil {
-				return nil, false, held, err
+				return nil, false, err
 			}
 			name, data, err := splitCommand(body)
 			if err == nil {
 				err = l.command(name, data)
 			}
 			if err != nil {
-				return nil, false, held, err
+				return nil, false, err
 			}
 			if frame == 0 {
-				return nil, false, held, nil
+				return nil, false, nil
 			}
 			continue
 		}
 		switch {
 		case frame == 0 && (h.size != 0 || !h.more):
-			return nil, false, held, fmt.Errorf("message without empty delimiter: %w", ErrUnexpected)
+			return nil, false, fmt.Errorf("message without empty delimiter: %w", ErrUnexpected)
 		case frame == maxFrames:
-			return nil, false, held, fmt.Errorf("message of more than %d frames: %w", maxFrames, ErrTooLarge)
+			return nil, false, fmt.Errorf("message of more than %d frames: %w", maxFrames, ErrTooLarge)
 		case frame == 1:
-			payload, err = readBody(&patient{l, s.endpoint}, h.size, hold)
+			payload, err = readBody(&patient{l, s.endpoint}, h.size, r.hold)
 		default: // the delimiter, which is empty, or frames that nobody reads
-			if h.size > 0 {
-				err = discard(&patient{l, s.endpoint}, h.size)
-			}
+			err = r.discard(h.size)
 		}
 		if err != nil {
-			return nil, false, held, err
+			return nil, false, err
 		}
 		room -= h.size
 		frame++
 		if !h.more {
 			s.met.received.Add(float64(len(payload)))
-			return payload, true, held, nil
+			return payload, true, nil
 		}
 	}
 }
 
 // answer runs the handler and writes its reply. A handler that takes long must not
 // let a balancer drop the connection, so PINGs go out meanwhile.
-func (s *RequestServer) answer(ctx context.Context, l *link, payload []byte) error {
+func (s *RequestServer) answer(ctx context.Context, r *requester, payload []byte) error {
+	l := r.l
 	start := time.Now()
 	l.handling.Store(start.UnixNano())
 	defer l.handling.Store(0)
 	buffer := s.buffers.Get().(*[replyBuffer]byte)
 	defer s.buffers.Put(buffer)
 	s.met.handling.Inc()
-	reply, err := s.call(ctx, Request{Payload: payload, Remote: l.peer, Buffer: buffer[:0]})
+	reply, err := s.call(ctx, Request{Payload: payload, Remote: l.peer, Buffer: buffer[:0], Sender: r})
 	s.met.handling.Dec()
 	s.met.took.Observe(time.Since(start).Seconds())
 	if err != nil || reply == nil {

@@ -202,14 +202,124 @@ func TestMemoryInFlight(t *testing.T) {
 		d := dialRaw(t, addr).greet("REQ", "", 1)
 		d.say([]byte{flagMore, 0}, appendHeader(nil, 0, 8<<20), payloadOf(1024))
 	}
-	eventually(t, "claims arrived", func() bool { return s.inFlight.Load() == 50*eagerBody })
 	c.request([]byte("x"))
 	c.message()
 	e := dialRaw(t, addr).greet("REQ", "", 1)
 	e.Write(append(append([]byte{flagMore, 0}, appendHeader(nil, 0, 8<<20)...), payloadOf(8<<20)...))
 	e.closedByPeer()
 	eventually(t, "closed for memory", counted(t, s.endpoint, "memory"))
-	eventually(t, "memory given back", func() bool { return s.inFlight.Load() == 50*eagerBody })
+	eventually(t, "memory given back", func() bool { return s.inFlight.Load() == 0 && s.strangers.Load() == 0 })
+}
+
+// part sends the first bytes of a large request.
+func (r *raw) part(claim, sent int) *raw {
+	r.t.Helper()
+	r.say([]byte{flagMore, 0}, appendHeader(nil, 0, claim), payloadOf(sent))
+	return r
+}
+
+// Strangers have a small part of the memory, all of them together; minions have the rest.
+func TestStrangersShareMemory(t *testing.T) {
+	t.Parallel()
+	vouch := handlerFunc(func(_ context.Context, r Request) ([]byte, error) {
+		if string(r.Payload) == "minion" {
+			r.Sender.Vouch()
+		}
+		return []byte("served"), nil
+	})
+	s, addr, _ := startRequests(t, vouch, Limits{MaxFrame: 16 << 20, MaxInFlight: 64 << 20, MaxStrangers: 1 << 20})
+	lone := dialFrom(t, addr, "127.0.0.2").greet("REQ", "", 1)
+	lone.request(payloadOf(4 << 20))
+	lone.message() // a minion's first request may be a long one
+	eventually(t, "memory given back", func() bool { return s.strangers.Load() == 0 })
+
+	const sent = 1 << 20
+	a := dialFrom(t, addr, "127.0.0.2").greet("REQ", "", 1).part(4<<20, sent+1)
+	eventually(t, "the first holds more than the share", func() bool { return s.strangers.Load() == 2*sent })
+	b := dialFrom(t, addr, "127.0.0.3").greet("REQ", "", 1)
+	b.Write(append(append([]byte{flagMore, 0}, appendHeader(nil, 0, 4<<20)...), payloadOf(4<<20)...))
+	b.closedByPeer()
+	eventually(t, "closed for memory", counted(t, s.endpoint, "memory"))
+
+	minion := dialFrom(t, addr, "127.0.0.4").greet("REQ", "", 1)
+	minion.request(payloadOf(60_000)) // what is not long always gets in
+	minion.message()
+	minion.request([]byte("minion"))
+	minion.message()
+	minion.request(payloadOf(8 << 20))
+	minion.message()
+	again := dialFrom(t, addr, "127.0.0.4").greet("REQ", "", 1) // its next connection
+	again.request(payloadOf(8 << 20))
+	again.message()
+
+	a.Close()
+	eventually(t, "memory given back", func() bool { return s.inFlight.Load() == 0 && s.strangers.Load() == 0 })
+}
+
+// Whatever strangers send in large requests, they send it slowly.
+func TestPaceOfStrangers(t *testing.T) {
+	t.Parallel()
+	var p pace
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i, tt := range []struct {
+		after time.Duration
+		bytes int64
+		want  time.Duration
+	}{
+		{0, 1 << 20, 0}, {0, 1 << 20, time.Second}, {0, 1 << 19, 2 * time.Second}, {500 * time.Millisecond, 1, 2 * time.Second}, {time.Hour, 1 << 20, 0},
+	} {
+		now = now.Add(tt.after)
+		if got := p.next(tt.bytes, 1<<20, now).Round(time.Millisecond); got != tt.want {
+			t.Errorf("step %d: %v, want %v", i, got, tt.want)
+		}
+	}
+	_, addr, _ := startRequests(t, handlerFunc(func(_ context.Context, r Request) ([]byte, error) {
+		r.Sender.Vouch()
+		return []byte("served"), nil
+	}), Limits{StrangersRate: 1 << 20})
+	c := dialRaw(t, addr).greet("REQ", "", 1)
+	for i, atLeast := range []time.Duration{400 * time.Millisecond, 0} { // the second comes from a known minion
+		start := time.Now()
+		c.request(payloadOf(1 << 20))
+		c.message()
+		if took := time.Since(start); took < atLeast {
+			t.Errorf("request %d took %v", i, took)
+		}
+	}
+}
+
+// What a request is decoded to counts until its reply is sent.
+func TestDecodedSizeCounts(t *testing.T) {
+	t.Parallel()
+	holding, finish := make(chan struct{}), make(chan struct{})
+	s, addr, _ := startRequests(t, handlerFunc(func(_ context.Context, r Request) ([]byte, error) {
+		r.Sender.Vouch()
+		if !r.Sender.Hold(3 << 20) {
+			return nil, nil
+		}
+		if string(r.Payload) == "slow" {
+			close(holding)
+			<-finish
+		}
+		return []byte("done"), nil
+	}), Limits{MaxInFlight: 4 << 20})
+	slow := dialRaw(t, addr).greet("REQ", "", 1)
+	slow.request([]byte("slow"))
+	<-holding
+	if n := s.inFlight.Load(); n != 3<<20 {
+		t.Errorf("%d bytes in flight", n)
+	}
+	other := dialRaw(t, addr).greet("REQ", "", 1)
+	other.request([]byte("x"))
+	other.closedByPeer()
+	close(finish)
+	if got := slow.message(); string(got[1]) != "done" {
+		t.Errorf("reply %q", got)
+	}
+	eventually(t, "memory given back", func() bool { return s.inFlight.Load() == 0 })
+	other = dialRaw(t, addr).greet("REQ", "", 1)
+	other.request([]byte("x"))
+	other.message()
 }
 
 func TestHandlerFailures(t *testing.T) {
@@ -276,6 +386,32 @@ func TestHeartbeats(t *testing.T) {
 	half := dialRaw(t, addr).greet("REQ", "", 1)
 	half.say([]byte("\x01\x00\x00\x05abc"))
 	half.closedByPeer()
+}
+
+// A peer that can't be asked for a sign of life is given up when it is silent for long; others are not.
+func TestSilentOldPeers(t *testing.T) {
+	t.Parallel()
+	lim := Limits{SilentTimeout: 300 * time.Millisecond}
+	s, requests, _ := startRequests(t, echo, lim)
+	p, publications, _ := startPub(t, lim, false)
+	today := dialRaw(t, requests).greet("REQ", "", 1)
+	reader := dialSub(t, publications, "")
+	old := dialRaw(t, requests).greet("REQ", "", 0)
+	for range 5 { // it lives as long as it has something to say
+		old.request([]byte("x"))
+		old.message()
+	}
+	silent := dialRaw(t, publications).greet("SUB", "", 0)
+	silent.say([]byte("\x00\x01\x01"))
+	old.closedByPeer()
+	silent.closedByPeer()
+	for _, e := range []*endpoint{s.endpoint, p.endpoint} {
+		eventually(t, "silent peer counted", counted(t, e, "silent"))
+	}
+	today.request([]byte("x"))
+	today.message()
+	p.Publish(publication(1))
+	reader.message()
 }
 
 func TestMaxConns(t *testing.T) {

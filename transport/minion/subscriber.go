@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"time"
 )
 
 // frames is one publication as it goes over the wire: frames that are encoded once
@@ -72,7 +73,10 @@ type subscriber struct {
 	*link
 	server   *PubServer
 	topics   []string // the reader's own
-	prefixes []string // under PubServer.mu: the topics that no other topic covers
+	prefixes []string // under PubServer.mu, as the next two: the topics that no other topic covers
+
+	since     time.Time // of its first subscription
+	longLived bool      // it counts in PubServer.longLived
 
 	mu     sync.Mutex // after PubServer.mu; guards queue, taken, busy
 	queue  []frames

@@ -27,7 +27,8 @@ type Config struct {
 	Advertise string // host:port that peers dial, as RaftLayer's address; default the bound one
 	Key       *NodeKey
 	Pins      Pins
-	DialFrom  string // local source address of outgoing connections, or ""
+	Level     func() int // the cluster's level, above which no RPC is called; nil: any is
+	DialFrom  string     // local source address of outgoing connections, or ""
 
 	HandshakeTimeout time.Duration // TLS, and on join the proofs too; 5 s
 	JoinTimeout      time.Duration // answering one proved join request; 30 s

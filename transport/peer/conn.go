@@ -2,6 +2,7 @@ package peer
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 )
@@ -23,6 +24,23 @@ type conn struct {
 	proto   string
 	dialled bool // by this side
 	reg     *registry
+	heard   bool   // something was read; the reader's
+	refused func() // called when the other end refuses this side's key
+}
+
+// Read sees what the other end thinks of a dialled connection: a TLS 1.3 hand-shake ends here before the other end has
+// looked at our key, so its refusal is the first thing to be read.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.heard = true
+	}
+	if err != nil && !c.heard && c.refused != nil {
+		if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Op == "remote error" {
+			c.refused()
+		}
+	}
+	return n, err
 }
 
 // Close says goodbye and closes.

@@ -54,7 +54,7 @@ func (p *Port) dialAddr(ctx context.Context, addr, proto string) (*conn, error) 
 func (p *Port) dialled(t *tls.Conn, raw net.Conn, node, proto string) (*conn, error) {
 	spki, err := certSPKI(t.ConnectionState().PeerCertificates)
 	if err == nil {
-		c := &conn{Conn: t, raw: raw, node: node, spki: spki, proto: proto, dialled: true}
+		c := &conn{Conn: t, raw: raw, node: node, spki: spki, proto: proto, dialled: true, refused: func() { p.noteDisowned(node) }}
 		if err = p.establish(c); err == nil {
 			return c, nil
 		}

@@ -118,21 +118,14 @@ func (p *Port) checkPin(node string, spki [32]byte) error {
 
 // welcome takes an accepted connection through the hand-shake and gives it to
 // its protocol. It closes what it does not give away.
-func (p *Port) welcome(raw net.Conn) {
-	from := sourceOf(raw.RemoteAddr())
-	e, ok := p.waiting.enter(raw, from)
-	if !ok {
-		raw.Close()
-		return
-	}
-	p.m.handshakes.Inc()
+func (p *Port) welcome(e *entrant) {
+	raw := e.conn
 	left := false
 	leave := func() (evicted bool) { // later calls do nothing
 		if left {
 			return false
 		}
 		left = true
-		p.m.handshakes.Dec()
 		return p.waiting.leave(e)
 	}
 	deadline := time.Now().Add(p.cfg.HandshakeTimeout)

@@ -79,6 +79,33 @@ func (p *Port) LastHeard(node string) time.Time {
 	return l.heard
 }
 
+// DisownedAt is when a member last proved its own key and refused ours, as one does that does not know, or no longer knows,
+// this master as a member. The zero time: never, or it has answered a heartbeat since.
+func (p *Port) DisownedAt(node string) time.Time {
+	l, err := p.linkTo(node)
+	if err != nil {
+		return time.Time{}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.disowned
+}
+
+// noteDisowned is told that a member refused our key.
+func (p *Port) noteDisowned(node string) {
+	p.mu.Lock()
+	l := p.links[node]
+	p.mu.Unlock()
+	if l == nil {
+		return
+	}
+	p.m.disowned.Inc()
+	l.mu.Lock()
+	l.disowned = time.Now()
+	l.mu.Unlock()
+	notify(l.refused)
+}
+
 // OnDown registers f to be called each time a member that was alive stops
 // answering, is found to be another process than before (OnUp follows at
 // once), or is dropped. A member that never answered is not reported. Calls

@@ -382,7 +382,7 @@ func TestJoinReplayIsUseless(t *testing.T) {
 	readsNothing(t, again)
 	eventually(t, "frame replay refused", func() bool { return member.refusedFor("join_proof") == 1 })
 	// Under another key it does not even get a hello.
-	thief, err := LoadNodeKey(t.TempDir())
+	thief, err := LoadNodeKey(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +401,7 @@ func TestJoinReplayIsUseless(t *testing.T) {
 func TestJoinRelayIsUseless(t *testing.T) {
 	t.Parallel()
 	member, joiner, asked := newJoinPair(t, fixedKey(testK()), nil)
-	mallory, err := LoadNodeKey(t.TempDir())
+	mallory, err := LoadNodeKey(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -457,7 +457,7 @@ func TestJoinRelayIsUseless(t *testing.T) {
 func TestJoinerChecksTheMember(t *testing.T) {
 	t.Parallel()
 	joiner := newPort(t, newMembers(), "j1/00ff").serve()
-	impostor, err := LoadNodeKey(t.TempDir())
+	impostor, err := LoadNodeKey(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

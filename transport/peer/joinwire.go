@@ -17,6 +17,7 @@ import (
 	"golang.org/x/crypto/argon2"
 	"google.golang.org/protobuf/proto"
 
+	"clustermaster/cluster/level"
 	"clustermaster/transport/peer/peerpb"
 )
 
@@ -38,6 +39,9 @@ const (
 	maxRequest   = 1 << 20
 )
 
+// maxLevel is more than there will ever be: a level is one byte in the log.
+const maxLevel = 255
+
 // Labels of the exchange. They differ, so no message can be sent back as its
 // own answer, and the cluster key signs nothing here that Salt would read: its
 // messages begin with a msgpack map, never with this text.
@@ -56,6 +60,7 @@ type Hello struct {
 	Incarnation string // lower-case hex, made with the data directory
 	ClusterID   string
 	Version     string
+	Level       int // the highest that it supports, see package level
 	SPKI        [32]byte
 	Nonce       [32]byte
 }
@@ -134,7 +139,7 @@ func packHello(h Hello, spki [32]byte, wantSignature bool) ([]byte, error) {
 	}
 	b, err := proto.Marshal(&peerpb.JoinHello{
 		Protocol: joinProtocol, Id: h.ID, Addr: h.Addr, Incarnation: h.Incarnation, ClusterId: h.ClusterID,
-		Version: h.Version, Spki: spki[:], Nonce: h.Nonce[:], WantSignature: wantSignature,
+		Version: h.Version, Spki: spki[:], Nonce: h.Nonce[:], WantSignature: wantSignature, Level: uint32(h.Level),
 	})
 	if err != nil {
 		return nil, err
@@ -148,7 +153,7 @@ func packHello(h Hello, spki [32]byte, wantSignature bool) ([]byte, error) {
 // parseHello checks every field's shape before anything is believed.
 func parseHello(b []byte) (h Hello, wantSignature bool, err error) {
 	var m peerpb.JoinHello
-	if err := proto.Unmarshal(b, &m); err != nil {
+	if err := unmarshalKnown(b, &m); err != nil {
 		return Hello{}, false, fmt.Errorf("%w: %w", errJoinHello, err)
 	}
 	if m.GetProtocol() != joinProtocol {
@@ -170,6 +175,8 @@ func parseHello(b []byte) (h Hello, wantSignature bool, err error) {
 		wrong = "spki"
 	case len(m.GetNonce()) != 32:
 		wrong = "nonce"
+	case m.GetLevel() > maxLevel:
+		wrong = "level"
 	}
 	if wrong != "" {
 		return Hello{}, false, fmt.Errorf("bad %s: %w", wrong, errJoinHello)
@@ -177,6 +184,7 @@ func parseHello(b []byte) (h Hello, wantSignature bool, err error) {
 	return Hello{
 		ID: m.GetId(), Addr: m.GetAddr(), Incarnation: m.GetIncarnation(), ClusterID: m.GetClusterId(),
 		Version: m.GetVersion(), SPKI: [32]byte(m.GetSpki()), Nonce: [32]byte(m.GetNonce()),
+		Level: max(int(m.GetLevel()), level.Base),
 	}, m.GetWantSignature(), nil
 }
 
@@ -235,5 +243,5 @@ func readMessage(r io.Reader, limit int, m proto.Message) error {
 	if err != nil {
 		return err
 	}
-	return proto.Unmarshal(b, m)
+	return unmarshalKnown(b, m)
 }

@@ -81,7 +81,7 @@ type master struct {
 // newPort makes a port that nothing serves yet.
 func newPort(t *testing.T, pins Pins, node string, tune ...func(*Config)) *master {
 	t.Helper()
-	key, err := LoadNodeKey(t.TempDir())
+	key, err := LoadNodeKey(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

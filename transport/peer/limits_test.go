@@ -102,7 +102,7 @@ func TestLogLimit(t *testing.T) {
 
 func TestWaitingEvictsTheGreediest(t *testing.T) {
 	t.Parallel()
-	w := newWaiting(4, 3)
+	w := newWaiting(4, 3, prometheus.NewGauge(prometheus.GaugeOpts{Name: "waiting"}))
 	enter := func(ip string) *entrant {
 		a, b := net.Pipe()
 		t.Cleanup(func() { a.Close(); b.Close() })

@@ -33,17 +33,18 @@ type link struct {
 	beat    *grpc.ClientConn // nil when self
 	rpcGap  *backOff
 	beatGap *backOff
-	refused chan struct{} // a heartbeat dial found nobody listening
+	refused chan struct{} // a heartbeat dial found nobody listening, or the peer refused our key
 	seen    chan struct{} // the peer has dialled us
 	stop    chan struct{}
 	once    sync.Once
 
-	mu     sync.Mutex // guards all below
-	state  linkState
-	since  time.Time     // of state
-	heard  time.Time     // last answer
-	boot   []byte        // of the process that answered last
-	broken chan struct{} // closed and renewed when the peer goes down: ends dials in flight
+	mu       sync.Mutex // guards all below
+	state    linkState
+	since    time.Time     // of state
+	heard    time.Time     // last answer
+	disowned time.Time     // when it last refused our key; zero: it has answered since
+	boot     []byte        // of the process that answered last
+	broken   chan struct{} // closed and renewed when the peer goes down: ends dials in flight
 }
 
 // linkTo returns the link to a pinned member, made if there is none. Links are
@@ -165,7 +166,7 @@ func (l *link) failFast() error {
 func (l *link) noteUp(boot []byte, now time.Time) (cameUp, restarted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard = now
+	l.heard, l.disowned = now, time.Time{}
 	cameUp = l.state != linkUp
 	restarted = !cameUp && !bytes.Equal(l.boot, boot)
 	l.boot = boot

@@ -13,8 +13,10 @@ type metrics struct {
 	handshakes prometheus.Gauge
 	dropped    *prometheus.CounterVec // reason: removed, down, surplus
 	joins      *prometheus.CounterVec // result
+	unknown    *prometheus.CounterVec // in: request, reply
 	beats      prometheus.Histogram
 	downs      prometheus.Counter
+	disowned   prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -39,6 +41,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "clustermaster_peer_joins_total",
 			Help: "Join requests of proved joiners, by result.",
 		}, []string{"result"}),
+		unknown: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "clustermaster_peer_unknown_fields_total",
+			Help: "Messages of peers that were refused for a field that only a newer release knows, by what they were.",
+		}, []string{"in"}),
 		beats: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "clustermaster_peer_heartbeat_seconds",
 			Help:    "Time from a heartbeat to its answer.",
@@ -48,11 +54,17 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "clustermaster_peer_downs_total",
 			Help: "Times a peer stopped answering heartbeats or was restarted.",
 		}),
+		disowned: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "clustermaster_peer_disowned_total",
+			Help: "Connections on which a peer refused the node key of this master.",
+		}),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.refused, m.conns, m.handshakes, m.dropped, m.joins, m.beats, m.downs} {
+	for _, c := range []prometheus.Collector{
+		m.refused, m.conns, m.handshakes, m.dropped, m.joins, m.unknown, m.beats, m.downs, m.disowned,
+	} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register peer metrics: %w", err)
 		}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"clustermaster/internal/durable"
+	"clustermaster/internal/seal"
 )
 
 // nodeKeyFile holds a node's private key as PKCS #8 PEM, mode 0600.
@@ -34,15 +35,15 @@ type NodeKey struct {
 // LoadNodeKey reads dir/node.key, or makes it when there is none: the key
 // belongs to the data directory, as the incarnation does. The certificate is
 // made anew at each start, for peers pin the key and nothing else of it. A key
-// that others can read is refused.
-func LoadNodeKey(dir string) (*NodeKey, error) {
+// that others can read is refused. With a box the file is sealed.
+func LoadNodeKey(dir string, box *seal.Box) (*NodeKey, error) {
 	path := filepath.Join(dir, nodeKeyFile)
-	key, err := readNodeKey(path)
+	key, err := readNodeKey(path, box)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := makeNodeKey(dir, path); err != nil {
+		if err := makeNodeKey(dir, path, box); err != nil {
 			return nil, fmt.Errorf("make node key %s: %w", path, err)
 		}
-		key, err = readNodeKey(path)
+		key, err = readNodeKey(path, box)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read node key %s: %w", path, err)
@@ -91,7 +92,7 @@ func newNodeKey(key ed25519.PrivateKey) (*NodeKey, error) {
 	}, nil
 }
 
-func readNodeKey(path string) (ed25519.PrivateKey, error) {
+func readNodeKey(path string, box *seal.Box) (ed25519.PrivateKey, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -109,7 +110,11 @@ func readNodeKey(path string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(text[:n])
+	open, err := box.Open(text[:n], nil)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(open)
 	if block == nil || block.Type != "PRIVATE KEY" {
 		return nil, errors.New("no PKCS #8 PEM block in it")
 	}
@@ -126,7 +131,7 @@ func readNodeKey(path string) (ed25519.PrivateKey, error) {
 
 // makeNodeKey writes a new key so that a crash leaves either none or a whole
 // one, and so that of two starting processes one wins and both use its key.
-func makeNodeKey(dir, path string) error {
+func makeNodeKey(dir, path string, box *seal.Box) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -144,7 +149,8 @@ func makeNodeKey(dir, path string) error {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	if err := pem.Encode(f, &pem.Block{Type: "PRIVATE KEY", Bytes: der}); err != nil {
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	if _, err := f.Write(box.Seal(text, nil)); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {

@@ -58,7 +58,7 @@ func New(cfg Config) (*Port, error) {
 	p := &Port{
 		cfg: cfg, m: m, ln: ln,
 		advertise: ln.Addr(),
-		waiting:   newWaiting(cfg.MaxHandshakes, cfg.MaxHandshakesPer),
+		waiting:   newWaiting(cfg.MaxHandshakes, cfg.MaxHandshakesPer, m.handshakes),
 		conns:     newRegistry(cfg.MaxConnsPer, m),
 		tries:     newTryLimit(cfg.JoinTries, cfg.JoinTriesTotal, cfg.JoinTryEvery),
 		quiet:     newLogLimit(),
@@ -159,7 +159,13 @@ func (p *Port) accept() error {
 			continue
 		}
 		delay = 0
-		if !p.spawn(func() { p.welcome(raw) }) {
+		// Here and not in the goroutine: goroutines start in any order, and a member that came last must not count as the oldest.
+		e, ok := p.waiting.enter(raw, sourceOf(raw.RemoteAddr()))
+		if ok && !p.spawn(func() { p.welcome(e) }) {
+			ok = false
+			p.waiting.leave(e)
+		}
+		if !ok {
 			raw.Close()
 		}
 	}

@@ -36,7 +36,7 @@ func TestNodeKey(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range keys {
 		wg.Go(func() {
-			k, err := LoadNodeKey(dir)
+			k, err := LoadNodeKey(dir, nil)
 			if err != nil {
 				t.Error(err)
 				return
@@ -67,7 +67,7 @@ func TestNodeKey(t *testing.T) {
 	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadNodeKey(dir); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+	if _, err := LoadNodeKey(dir, nil); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a key that others read: %v", err)
 	}
 	for name, text := range map[string]string{"empty": "", "garbage": "garbage", "certificate": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"} {
@@ -75,7 +75,7 @@ func TestNodeKey(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, nodeKeyFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LoadNodeKey(dir); err == nil {
+		if _, err := LoadNodeKey(dir, nil); err == nil {
 			t.Errorf("%s: taken for a key", name)
 		}
 	}
@@ -113,7 +113,7 @@ func readsNothing(t *testing.T, c io.Reader) {
 // Strangers of every kind lose their connection and nothing else happens.
 func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
-	stranger, err := LoadNodeKey(t.TempDir())
+	stranger, err := LoadNodeKey(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -521,7 +521,7 @@ func TestConnectionsPerPeerAreBounded(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
-	key, err := LoadNodeKey(t.TempDir())
+	key, err := LoadNodeKey(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func childMaster() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	key, err := LoadNodeKey(dir)
+	key, err := LoadNodeKey(dir, nil)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -78,6 +78,8 @@ func (p *Port) ServerOptions() []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(p.cfg.MaxMessage),
 		grpc.MaxConcurrentStreams(4096),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: 3 * time.Second}),
+		grpc.ChainUnaryInterceptor(p.checkUnary),
+		grpc.ChainStreamInterceptor(p.checkStream),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}
 }
@@ -115,20 +117,34 @@ func (p *Port) newClient(l *link, gap *backOff, refused func(), more ...grpc.Dia
 	)...)
 }
 
-// newRPCClient adds to newClient that calls fail fast while the peer is down.
+// newRPCClient adds to newClient that calls fail fast while the peer is down, and
+// that both sides know all that they say to each other.
 func (p *Port) newRPCClient(l *link) (*grpc.ClientConn, error) {
 	return p.newClient(l, l.rpcGap, nil,
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if err := p.mayCall(method); err != nil {
+				return err
+			}
 			if err := l.failFast(); err != nil {
 				return err
 			}
-			return invoke(ctx, method, req, reply, cc, opts...)
+			if err := invoke(ctx, method, req, reply, cc, opts...); err != nil {
+				return err
+			}
+			return p.knownReply(reply)
 		}),
 		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			if err := p.mayCall(method); err != nil {
+				return nil, err
+			}
 			if err := l.failFast(); err != nil {
 				return nil, err
 			}
-			return open(ctx, desc, cc, method, opts...)
+			s, err := open(ctx, desc, cc, method, opts...)
+			if err != nil {
+				return nil, err
+			}
+			return &checkedClientStream{s, p}, nil
 		}),
 	)
 }

@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // source is what limits and log lines count by: an IPv4 address, or the /64
@@ -32,6 +34,7 @@ func sourceOf(addr net.Addr) source {
 // hand-shake takes milliseconds. Safe for concurrent use.
 type waiting struct {
 	max, maxPer int
+	count       prometheus.Gauge // of those that wait
 
 	mu       sync.Mutex // guards all below; no I/O under it
 	closed   bool
@@ -46,8 +49,8 @@ type entrant struct {
 	evicted bool // guarded by waiting.mu
 }
 
-func newWaiting(total, perSource int) *waiting {
-	return &waiting{max: total, maxPer: perSource, bySource: make(map[source][]*entrant)}
+func newWaiting(total, perSource int, count prometheus.Gauge) *waiting {
+	return &waiting{max: total, maxPer: perSource, count: count, bySource: make(map[source][]*entrant)}
 }
 
 // enter takes conn in and closes the connection that has to make room, if any.
@@ -71,6 +74,7 @@ func (w *waiting) enter(conn net.Conn, from source) (*entrant, bool) {
 	}
 	w.bySource[from] = append(w.bySource[from], e)
 	w.total++
+	w.count.Inc()
 	w.mu.Unlock()
 	if victim != nil {
 		victim.conn.Close()
@@ -107,6 +111,7 @@ func (w *waiting) remove(e *entrant) {
 			continue
 		}
 		w.total--
+		w.count.Dec()
 		if len(list) == 1 {
 			delete(w.bySource, e.from)
 			return

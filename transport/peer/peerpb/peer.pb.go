@@ -123,6 +123,9 @@ type JoinHello struct {
 	// Set by a joiner with cluster_pub_fingerprint: the member answers with a
 	// JoinSignature before the joiner proves anything.
 	WantSignature bool `protobuf:"varint,9,opt,name=want_signature,json=wantSignature,proto3" json:"want_signature,omitempty"`
+	// The highest level that the sender supports, see package level; 0: it is of
+	// release 0.1.0, whose level is 1.
+	Level         uint32 `protobuf:"varint,10,opt,name=level,proto3" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -218,6 +221,13 @@ func (x *JoinHello) GetWantSignature() bool {
 		return x.WantSignature
 	}
 	return false
+}
+
+func (x *JoinHello) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
 }
 
 // JoinSignature binds the cluster's RSA key to this TLS session.
@@ -423,7 +433,7 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x11peerpb/peer.proto\x12\x12clustermaster.peer\"\r\n" +
 	"\vBeatRequest\"\x1f\n" +
 	"\tBeatReply\x12\x12\n" +
-	"\x04boot\x18\x01 \x01(\fR\x04boot\"\xf7\x01\n" +
+	"\x04boot\x18\x01 \x01(\fR\x04boot\"\x8d\x02\n" +
 	"\tJoinHello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -434,7 +444,9 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\aversion\x18\x06 \x01(\tR\aversion\x12\x12\n" +
 	"\x04spki\x18\a \x01(\fR\x04spki\x12\x14\n" +
 	"\x05nonce\x18\b \x01(\fR\x05nonce\x12%\n" +
-	"\x0ewant_signature\x18\t \x01(\bR\rwantSignature\"N\n" +
+	"\x0ewant_signature\x18\t \x01(\bR\rwantSignature\x12\x14\n" +
+	"\x05level\x18\n" +
+	" \x01(\rR\x05level\"N\n" +
 	"\rJoinSignature\x12\x1f\n" +
 	"\vcluster_pub\x18\x01 \x01(\tR\n" +
 	"clusterPub\x12\x1c\n" +

@@ -1,8 +1,0 @@
-// Package backup is the form of a backup file: what a cluster must have to begin again elsewhere, sealed with a passphrase.
-//
-// Lives here: the form (header, key derivation, sealed chunks, records), writing and reading it.
-// Does not: choosing what is saved and putting it back (cmd/clustermaster joins cluster and jobcache to it), the file's place and mode.
-//
-// Guarantee: a file that was cut short, changed, or sealed with another passphrase is an error before its end is reached, never less data;
-// Verify reads to the end, so run it before anything is put back.
-package backup

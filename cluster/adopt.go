@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"clustermaster/cluster/clusterpb"
+	"clustermaster/cluster/fsm"
+	"clustermaster/transport/peer"
+)
+
+// standsAlone says whether the state is that of a stand-alone master, whose configuration names a cluster by now.
+func (n *Node) standsAlone() bool {
+	c, founded := n.state.Cluster()
+	return founded && c.ClusterID == "" && n.port != nil
+}
+
+// claim is what this master has that minions know: a stand-alone master's own state, else the former master's keys.
+func (n *Node) claim() *clusterpb.Former {
+	key := n.ClusterKey()
+	if !n.standsAlone() || key == nil {
+		return n.former.message()
+	}
+	m := &clusterpb.Former{Key: keySum(key), From: "the state in " + n.cfg.DataDir}
+	keys, _ := n.state.Keys()
+	for _, k := range keys {
+		if k.State == fsm.KeyAccepted {
+			m.Accepted++
+		}
+	}
+	return m
+}
+
+// adopt makes this master, which stood alone, the first member of its cluster. It goes on serving its minions until
+// then, and where it may not be: when a peer has a cluster already, or another former master's minions.
+func (n *Node) adopt(ctx context.Context) error {
+	if err := n.mayAdopt(n.askAll(ctx, n.cfg.set(), &clusterpb.JoinRequest{Found: true})); err != nil {
+		return fmt.Errorf("not the first member of %s yet: %w", n.cfg.ClusterID, err)
+	}
+	c := &fsm.AdoptCluster{ClusterID: n.cfg.ClusterID, JoinKey: n.cfg.JoinKey, Member: n.self, At: n.utc()}
+	r, _, err := n.Propose(ctx, c)
+	if err == nil {
+		err = refused(r)
+	}
+	if err != nil {
+		return err
+	}
+	n.log.Info("this master stood alone and is the first member of its cluster now, with all that it has", "cluster_id", n.cfg.ClusterID)
+	n.moved.beat()
+	return nil
+}
+
+// mayAdopt judges the answers of peers. Who has nothing joins later, and so does who is absent for JoinTimeout; an
+// operator's order (Config.Found) chooses among those who have something of their own, but goes against no cluster.
+func (n *Node) mayAdopt(answers map[string]answer) error {
+	mine, _ := n.state.Cluster()
+	fresh := map[string]*clusterpb.Former{n.cfg.Addr: n.claim()}
+	var errs []error
+	for addr, a := range answers {
+		if a.err != nil && !errors.Is(a.err, peer.ErrSelf) && !n.cfg.Found && time.Since(n.started) < n.cfg.JoinTimeout {
+			errs = append(errs, fmt.Errorf("waits for cluster_join_timeout (%v), in case it has something of its own: %w", n.cfg.JoinTimeout, a.err))
+		}
+		if a.err != nil || a.reply.GetUuid() == mine.UUID {
+			continue
+		}
+		if f := a.reply.GetFormer(); f != nil {
+			fresh[addr] = f
+			continue
+		}
+		errs = append(errs, errors.New(otherCluster(n.self.ID, mine.UUID, addr, a.reply.GetUuid())))
+	}
+	if !n.cfg.Found {
+		errs = append(errs, conflict(fresh))
+	}
+	return errors.Join(errs...)
+}
+
+// otherCluster says how to choose between two histories, each of which has keys that nobody else may have.
+func otherCluster(id, uuid, addr, other string) string {
+	return fmt.Sprintf("%s belongs to cluster %s, and %s to cluster %s: they can't be one, for each has a key and minions of its own. "+
+		"Choose one; on each master of the other, stop it and move its data directory to another place, as a copy of its keys; "+
+		"started again it joins", id, uuid, addr, other)
+}
+
+// checkClusterID refuses a cluster_id that is not that of the cluster whose member this master is.
+func (n *Node) checkClusterID() error {
+	c, founded := n.state.Cluster()
+	if !founded || c.ClusterID == "" || c.ClusterID == n.cfg.ClusterID {
+		return nil
+	}
+	return fmt.Errorf("cluster_id is %q, but this master is a member of cluster %q, which keeps its name: set cluster_id to %s again. "+
+		"Nothing was changed. To make it a member of another cluster, remove it there with salt-run cluster.remove, move %s to another place, "+
+		"and start it", n.cfg.ClusterID, c.ClusterID, c.ClusterID, n.cfg.DataDir)
+}

@@ -1,0 +1,143 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermaster/cluster"
+	"clustermaster/cluster/clustertest"
+	"clustermaster/cluster/fsm"
+	"clustermaster/wire"
+)
+
+// standAlone gives a node of the kit the disk of a master that stood alone, with one accepted minion.
+func standAlone(t *testing.T, node *clustertest.Node, minion string) (key *wire.PrivateKey, uuid string) {
+	t.Helper()
+	n, err := cluster.Open(cluster.Config{ID: node.ID, DataDir: node.Dir}, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := running(t, n)
+	serving(t, n)
+	if _, _, err := n.Propose(t.Context(), offer(minion)); err != nil {
+		t.Fatal(err)
+	}
+	change := &fsm.ChangeKeys{Action: fsm.AcceptKeys, IDs: []string{minion}, From: fsm.StateSet(fsm.KeyPending)}
+	if _, _, err := n.Propose(t.Context(), change); err != nil {
+		t.Fatal(err)
+	}
+	c, _ := n.State().Cluster()
+	key = n.ClusterKey()
+	stop()
+	return key, c.UUID
+}
+
+// A master that stood alone becomes the first member of the cluster that its configuration names, with all that it has,
+// in every order of starts.
+func TestAStandAloneMasterBecomesTheFirstMember(t *testing.T) {
+	t.Parallel()
+	for name, order := range map[string][]int{"it starts last": {0, 2, 1}, "first": {1, 0, 2}, "in between": {0, 1, 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := clustertest.Prepare(t, 3)
+			key, uuid := standAlone(t, c.Nodes[1], "web1")
+			for _, i := range order {
+				c.Nodes[i].Start()
+			}
+			c.WaitVoters(3)
+			hasClusterKey(t, c, key)
+			for _, n := range c.Nodes {
+				cl, _ := n.State().Cluster()
+				k, _ := n.State().Key("web1")
+				if cl.UUID != uuid || cl.ClusterID != clustertest.ClusterID || k.State != fsm.KeyAccepted {
+					t.Errorf("%s: cluster %q %s, was %s; key %+v", n.ID, cl.ClusterID, cl.UUID, uuid, k)
+				}
+			}
+			// It is an ordinary member by now: it survives a restart, and the others a restart without it.
+			c.Nodes[1].Stop()
+			propose(t, c.Nodes[0], offer("web2"))
+			c.Nodes[1].Start()
+			c.WaitVoters(3)
+		})
+	}
+}
+
+// It becomes one although a peer is away for long; that one joins later.
+func TestAStandAloneMasterWaitsNotForEver(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Prepare(t, 3)
+	key, _ := standAlone(t, c.Nodes[1], "web1")
+	c.Nodes[1].Start()
+	c.Nodes[2].Start()
+	c.WaitVoters(2)
+	c.Nodes[0].Start()
+	c.WaitVoters(3)
+	hasClusterKey(t, c, key)
+}
+
+// Two masters that stood alone are two histories: neither becomes a member until one is chosen, both go on serving, and
+// no line advises to destroy what only one of them has.
+func TestTwoStandAloneMastersRefuseUntilOneIsChosen(t *testing.T) {
+	t.Parallel()
+	ordered := -1
+	c := clustertest.Prepare(t, 3, func(i int, cfg *cluster.Config) { cfg.Found, cfg.JoinTimeout = i == ordered, time.Minute })
+	key, _ := standAlone(t, c.Nodes[0], "web1")
+	standAlone(t, c.Nodes[1], "web2")
+	for _, n := range c.Nodes {
+		n.Start()
+	}
+	for _, n := range c.Nodes {
+		c.Wait(n.ID+" says how to choose", says(n, "nobody founds, for there are keys of different masters"))
+	}
+	for _, n := range c.Nodes[:2] {
+		cl, _ := n.State().Cluster()
+		if cl.ClusterID != "" || len(n.Members()) != 1 || !n.Ready() {
+			t.Errorf("%s: cluster %q, %d members, ready %v", n.ID, cl.ClusterID, len(n.Members()), n.Ready())
+		}
+	}
+	ordered = 0
+	c.Nodes[0].Stop()
+	c.Nodes[0].Start()
+	c.Wait("the chosen one has the third master", func() error {
+		if got := len(c.Nodes[0].Members()); got != 2 {
+			return fmt.Errorf("%d members", got)
+		}
+		return nil
+	})
+	c.Wait("the other is told", says(c.Nodes[1], "move its data directory to another place, as a copy of its keys"))
+	for _, n := range c.Nodes {
+		if log := n.Log(); strings.Contains(log, "remove its data") || strings.Contains(log, "delete") {
+			t.Errorf("%s advises to destroy: %s", n.ID, log)
+		}
+	}
+	// As the message says: its disk is put aside, and it joins.
+	c.Nodes[1].Stop()
+	c.Nodes[1].Wipe()
+	c.Nodes[1].Start()
+	c.WaitVoters(3)
+	hasClusterKey(t, c, key)
+}
+
+// The master refuses to start, or ends as soon as it knows: what its disk says of the last command need not be known as
+// committed at the start.
+func TestAnotherClusterIDIsRefused(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1, func(_ int, cfg *cluster.Config) { cfg.Found = true })
+	c.WaitVoters(1)
+	n := c.Nodes[0]
+	n.Stop()
+	for _, id := range []string{"other", ""} {
+		other, err := cluster.Open(cluster.Config{ID: n.ID, DataDir: n.Dir, ClusterID: id}, nil, nil, nil)
+		if err == nil {
+			err = other.Run(patience(t))
+		}
+		want := `is a member of cluster "kit", which keeps its name: set cluster_id to kit again. Nothing was changed.`
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("cluster_id %q: got %v", id, err)
+		}
+	}
+	n.Start()
+	c.WaitVoters(1)
+}

@@ -1,0 +1,39 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"clustermaster/cluster/fsm"
+	"clustermaster/cluster/level"
+	"clustermaster/internal/origin"
+)
+
+// audited adds to an audited command who ordered it, as ctx says; what nobody ordered is this master's own doing. The
+// trail begins when the cluster's level has it.
+func (n *Node) audited(ctx context.Context, c fsm.Command) (fsm.Command, error) {
+	if n.state.Level() < level.OfCommand(uint8(fsm.OpAudited)) {
+		return c, nil
+	}
+	o, ordered := origin.Of(ctx)
+	if !ordered {
+		o = origin.Origin{From: "the master itself", Automatic: true}
+	}
+	a, ok, err := fsm.NewAudited(fsm.Orderer{
+		At: n.utc(), Master: n.self.ID, User: o.User, Eauth: o.Eauth, From: o.From, Order: o.Order, Automatic: o.Automatic,
+	}, c)
+	if err != nil || !ok {
+		return c, err
+	}
+	return a, nil
+}
+
+// Audits returns the audit trail, newest last, as new as the last acknowledged change. With an error it is as this
+// master knew it last.
+func (n *Node) Audits(ctx context.Context) ([]fsm.Audit, error) {
+	err := n.ReadIndex(ctx)
+	if err != nil {
+		err = fmt.Errorf("read audit trail: %w", err)
+	}
+	return n.state.Audits(), err
+}

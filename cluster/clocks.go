@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+)
+
+// clockFresh is how old what a member said of its clock may be.
+const clockFresh = 5 * time.Second
+
+// reading is what a member's clock showed: how far it is ahead of this master's own.
+type reading struct {
+	at    time.Time // by this master's monotonic clock
+	ahead time.Duration
+	told  bool // release 0.1.0 does not tell
+}
+
+// readClock takes the time in an answer as that of the middle between question and answer.
+func readClock(micros int64, asked, answered time.Time) reading {
+	if micros == 0 {
+		return reading{at: time.Now()}
+	}
+	middle := asked.Add(answered.Sub(asked) / 2)
+	return reading{at: time.Now(), ahead: time.UnixMicro(micros).Sub(middle.Round(0)), told: true}
+}
+
+// anchor is the time that was found right at a moment. From then on the monotonic clock counts, so that a step of this
+// machine's clock does no harm before it is noticed.
+type anchor struct {
+	at  time.Time // when, by the monotonic clock
+	now time.Time // wall clock
+}
+
+// Now is the time by the clocks of most members: this master's own, unless that is further off than Config.ClockLimit.
+// Whatever goes into the replicated state, or is compared with it, is by this time.
+func (n *Node) Now() time.Time {
+	if a := n.anchored.Load(); a != nil {
+		return a.now.Add(time.Since(a.at))
+	}
+	return n.cfg.Now()
+}
+
+func (n *Node) utc() time.Time { return n.Now().UTC() }
+
+// judgement is what the clocks of the members in contact say.
+type judgement struct {
+	median  time.Duration            // of all, how far it is ahead of this master's
+	decided bool                     // false: they differ, and no side has a majority
+	enough  bool                     // more than half of those that can tell have told
+	ahead   map[string]time.Duration // by node, of those that told, this master included
+}
+
+// judgeClocks compares the clocks. Of an odd number the middle one is right; of an even number the two in the middle must
+// agree within the limit.
+func (n *Node) judgeClocks() judgement {
+	j := judgement{ahead: map[string]time.Duration{n.self.Node: 0}}
+	members := n.state.Members()
+	able := len(members)
+	n.mu.Lock()
+	for _, m := range members {
+		r := n.contacts[m.Node].clock
+		switch {
+		case m.Node == n.self.Node || r.at.IsZero() || time.Since(r.at) > clockFresh:
+		case r.told:
+			j.ahead[m.Node] = r.ahead
+		default:
+			able--
+		}
+	}
+	n.mu.Unlock()
+	all := make([]time.Duration, 0, len(j.ahead))
+	for _, d := range j.ahead {
+		all = append(all, d)
+	}
+	slices.Sort(all)
+	low, high := all[(len(all)-1)/2], all[len(all)/2]
+	j.median, j.decided = low+(high-low)/2, high-low <= n.cfg.ClockLimit
+	j.enough = 2*len(all) > able
+	return j
+}
+
+// followClocks corrects this master's time if its clock is off, and warns of every clock that is. While nobody can tell
+// which of two clocks is right, what was found before holds.
+func (n *Node) followClocks() {
+	j := n.judgeClocks()
+	if !j.decided || !j.enough {
+		return
+	}
+	correction := j.median
+	if correction.Abs() <= n.cfg.ClockLimit {
+		correction = 0
+	}
+	n.anchored.Store(&anchor{at: time.Now(), now: n.cfg.Now().Round(0).Add(correction)})
+	n.clockJudged.Store(true)
+	for _, m := range n.state.Members() {
+		ahead, ok := j.ahead[m.Node]
+		if ahead -= j.median; !ok || ahead.Abs() <= n.cfg.ClockLimit {
+			continue
+		}
+		n.mu.Lock()
+		c := n.contacts[m.Node]
+		due := time.Since(c.clockWarned) >= sayAgain
+		if due {
+			c.clockWarned = time.Now()
+			n.contacts[m.Node] = c
+		}
+		n.mu.Unlock()
+		if due {
+			n.log.Warn("a master's clock is off; set it, by NTP for example; until then it goes by the time of the others",
+				"peer", m.ID, "ahead", ahead.Round(time.Millisecond), "limit", n.cfg.ClockLimit)
+		}
+	}
+}
+
+// ClocksDiffer says that the clocks of the members in contact differ by more than the limit, and none has a majority.
+func (n *Node) ClocksDiffer() bool { return !n.judgeClocks().decided }
+
+// ClockAhead is how far this master's own clock is ahead of that of most members.
+func (n *Node) ClockAhead() time.Duration { return -n.judgeClocks().median }
+
+// foreseen says that a time in the state lies so far in the future that a wrong clock must have made it.
+func (n *Node) foreseen(at time.Time) bool { return at.Sub(n.Now()) > n.cfg.ClockLimit }

@@ -1,0 +1,187 @@
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"clustermaster/cluster"
+	"clustermaster/cluster/clustertest"
+	"clustermaster/wire"
+)
+
+// formerMaster is what a box has of the Salt master that ran on it: its RSA key and accepted minions.
+func formerMaster(t *testing.T, accepted int) (*wire.PrivateKey, cluster.FoundingKey) {
+	t.Helper()
+	key, err := wire.GeneratePrivateKey(2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, cluster.FoundingKey{
+		From: "pki/master.pem", Read: func() ([]byte, error) { return key.PEM(), nil },
+		Accepted: func() (int, error) { return accepted, nil },
+	}
+}
+
+func founded(n *clustertest.Node) bool {
+	_, ok := n.State().Cluster()
+	return ok
+}
+
+func hasClusterKey(t *testing.T, c *clustertest.Cluster, key *wire.PrivateKey) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		if n.ClusterKey() == nil || n.ClusterKey().Public().Text() != key.Public().Text() {
+			t.Errorf("%s has not the former master's key", n.ID)
+		}
+		if got, want := uuidOf(n), uuidOf(c.Nodes[0]); got != want {
+			t.Errorf("%s is in cluster %s, the first in %s", n.ID, got, want)
+		}
+	}
+}
+
+// The master with the former master's key and minions founds, wherever it stands in the order of addresses and of starts;
+// a key that no minion knows does not count against it.
+func TestTheFormerMasterFounds(t *testing.T) {
+	t.Parallel()
+	for name, order := range map[string][]int{"it starts last": {0, 1, 2}, "first": {2, 1, 0}, "in between": {0, 2, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key, former := formerMaster(t, 3)
+			_, unused := formerMaster(t, 0)
+			unused.From = "pki/fresh.pem"
+			c := clustertest.Prepare(t, 3, func(i int, cfg *cluster.Config) {
+				switch i {
+				case 2:
+					cfg.FoundingKeys = []cluster.FoundingKey{unused, former}
+				case 1:
+					cfg.FoundingKeys = []cluster.FoundingKey{unused}
+				}
+			})
+			for _, i := range order {
+				c.Nodes[i].Start()
+			}
+			c.WaitVoters(3)
+			hasClusterKey(t, c, key)
+			if got := c.Nodes[2].Log(); !strings.Contains(got, "key=pki/master.pem") {
+				t.Error("the founder does not say which key it took")
+			}
+			for _, n := range c.Nodes[1:] {
+				c.Wait(n.ID+" says which key was left out", says(n, "RSA key left out"))
+			}
+		})
+	}
+}
+
+// A master with a key founds before one without, though no minion was accepted with it.
+func TestAKeyWithoutMinionsCountsToo(t *testing.T) {
+	t.Parallel()
+	key, former := formerMaster(t, 0)
+	c := clustertest.New(t, 2, func(i int, cfg *cluster.Config) {
+		if i == 1 {
+			cfg.FoundingKeys = []cluster.FoundingKey{former}
+		}
+	})
+	c.WaitVoters(2)
+	hasClusterKey(t, c, key)
+}
+
+// The same key on two masters is one former master.
+func TestTheSameFormerKeyTwiceIsNoConflict(t *testing.T) {
+	t.Parallel()
+	key, former := formerMaster(t, 3)
+	c := clustertest.New(t, 3, func(i int, cfg *cluster.Config) {
+		if i > 0 {
+			cfg.FoundingKeys = []cluster.FoundingKey{former}
+		}
+	})
+	c.WaitVoters(3)
+	hasClusterKey(t, c, key)
+}
+
+// Keys of two former masters: nobody founds, each says how to choose, and the order does choose.
+func TestTwoFormerMastersRefuseUntilOneIsChosen(t *testing.T) {
+	t.Parallel()
+	_, first := formerMaster(t, 3)
+	key, second := formerMaster(t, 4)
+	ordered := -1
+	c := clustertest.New(t, 3, func(i int, cfg *cluster.Config) {
+		cfg.Found = i == ordered
+		switch i {
+		case 1:
+			cfg.FoundingKeys = []cluster.FoundingKey{first}
+		case 2:
+			cfg.FoundingKeys = []cluster.FoundingKey{second}
+		}
+	})
+	for _, n := range c.Nodes {
+		c.Wait(n.ID+" says how to choose", says(n, "there are keys of different masters: "))
+		if !strings.Contains(n.Log(), "with 4 accepted minions; choose the one") || founded(n) {
+			t.Errorf("%s: founded %v, log %s", n.ID, founded(n), n.Log())
+		}
+	}
+	c.Nodes[0].Stop() // an order to who has no key would lose the minions of both
+	ordered = 0
+	c.Nodes[0].Start()
+	c.Wait("the wrong one refuses", says(c.Nodes[0], "which this master would leave out: start that one with salt-master --found"))
+	if founded(c.Nodes[0]) {
+		t.Fatal("founded without the key")
+	}
+	c.Nodes[0].Stop()
+	c.Nodes[2].Stop()
+	ordered = 2
+	c.Nodes[2].Start()
+	c.Nodes[0].Start()
+	c.WaitVoters(3)
+	hasClusterKey(t, c, key)
+	c.Wait("the other names the key that it keeps", says(c.Nodes[1], "RSA key left out: the cluster has another"))
+}
+
+// A key that can't be read may be the key that minions know, so no master founds without it.
+func TestAnUnreadableFormerKeyStopsTheFounding(t *testing.T) {
+	t.Parallel()
+	broken := true
+	key, former := formerMaster(t, 3)
+	read := former.Read
+	former.Read = func() ([]byte, error) {
+		if broken {
+			return nil, fmt.Errorf("open pki/master.pem: %w", fs.ErrPermission)
+		}
+		return read()
+	}
+	c := clustertest.New(t, 2, func(i int, cfg *cluster.Config) {
+		if i == 1 {
+			cfg.FoundingKeys = []cluster.FoundingKey{former}
+		}
+	})
+	for _, n := range c.Nodes {
+		c.Wait(n.ID+" names the file", says(n, "open pki/master.pem: permission denied; repair it, or move it"))
+		if founded(n) {
+			t.Errorf("%s has founded", n.ID)
+		}
+	}
+	c.Nodes[1].Stop()
+	broken = false
+	c.Nodes[1].Start()
+	c.WaitVoters(2)
+	hasClusterKey(t, c, key)
+}
+
+// Two orders at once make one cluster or none, never two.
+func TestTwoOrdersToFoundMakeNoTwoClusters(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2, func(_ int, cfg *cluster.Config) { cfg.Found = true })
+	c.Wait("they meet", func() error {
+		if founded(c.Nodes[0]) && founded(c.Nodes[1]) && len(c.Nodes[0].Members()) == 2 {
+			return nil
+		}
+		for _, n := range c.Nodes {
+			if strings.Contains(n.Log(), "was started with --found itself") {
+				return nil
+			}
+		}
+		return errors.New("not yet")
+	})
+}

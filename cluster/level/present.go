@@ -1,0 +1,8 @@
+//go:build !future
+
+package level
+
+var (
+	laterReleases []string
+	later         []Entry
+)

@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// patientStable keeps raft's term and vote. While the disk is full it waits with them: raft ends the process when it
+// can't keep a new term. A master that waits here neither votes nor leads, as it must be; its log refuses entries by
+// itself, and raft goes on.
+type patientStable struct {
+	raft.StableStore
+	log *slog.Logger
+}
+
+// Set implements raft.StableStore.
+func (p patientStable) Set(key, value []byte) error {
+	return p.wait(func() error { return p.StableStore.Set(key, value) })
+}
+
+// SetUint64 implements raft.StableStore.
+func (p patientStable) SetUint64(key []byte, value uint64) error {
+	return p.wait(func() error { return p.StableStore.SetUint64(key, value) })
+}
+
+// Pace of the tries on a full disk, and of the log about them.
+const (
+	retryFull = 100 * time.Millisecond
+	tellFull  = 10 * time.Second
+)
+
+func (p patientStable) wait(write func() error) error {
+	var told time.Time
+	for {
+		err := write()
+		if !diskFull(err) {
+			return err
+		}
+		if now := time.Now(); now.Sub(told) >= tellFull {
+			told = now
+			p.log.Error("the disk is full; this master takes no part in votes until there is space again", "err", err)
+		}
+		time.Sleep(retryFull)
+	}
+}
+
+// diskFull also knows bbolt's errors, some of which have the cause as text only.
+func diskFull(err error) bool {
+	if err == nil {
+		return false
+	}
+	for _, full := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
+		if errors.Is(err, full) || strings.Contains(err.Error(), full.Error()) {
+			return true
+		}
+	}
+	return false
+}

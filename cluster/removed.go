@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"clustermaster/internal/durable"
+)
+
+// removedFile says that a member told this master that it was removed. It stays until this master is admitted
+// again, so that a restart beside dead peers does not serve from a state that does not know of the removal.
+const removedFile = "removed.json"
+
+// removal is the content of removedFile.
+type removal struct {
+	At time.Time `json:"at"` // by the clock of this master
+	By string    `json:"by"` // address of the member that said so; "": the replicated state
+}
+
+// out says that this master must not serve: it was removed, or every member that it reaches refuses its node
+// key.
+func (n *Node) out() bool { return n.left.Load() || n.barred.Load() || n.disowned.Load() }
+
+// loadRemoved reads what a member said before the last restart.
+func (n *Node) loadRemoved() error {
+	var r removal
+	ok, err := readJSON(filepath.Join(n.cfg.DataDir, removedFile), &r)
+	if ok {
+		n.barred.Store(true)
+		n.log.Error(removedText, "peer", n.self.ID, "addr", r.By, "since", r.At)
+	}
+	return err
+}
+
+const removedText = "this master was removed from the cluster and serves no more; to bring it back run salt-run " +
+	"cluster.allow with its id on a member, write the cluster's present cluster_secret into its configuration and restart it"
+
+// noteRemoved keeps that this master was removed, as the member at addr said, or the state itself: what is
+// committed there may not be known as such after a restart.
+func (n *Node) noteRemoved(addr string) {
+	if !n.barred.CompareAndSwap(false, true) {
+		return
+	}
+	n.moved.beat()
+	n.log.Error(removedText, "peer", n.self.ID, "addr", addr)
+	path := filepath.Join(n.cfg.DataDir, removedFile)
+	if err := writeJSON(path, removal{At: time.Now().UTC(), By: addr}); err != nil {
+		n.log.Error("removal not noted on disk: after a restart this master asks again before it serves", "err", err)
+	}
+}
+
+// forgetRemoved ends the removal: this master was admitted again, or begins a history of its own.
+func (n *Node) forgetRemoved() error {
+	path := filepath.Join(n.cfg.DataDir, removedFile)
+	switch err := os.Remove(path); {
+	case err == nil:
+		if err := durable.SyncDir(n.cfg.DataDir); err != nil {
+			return fmt.Errorf("forget removal: %w", err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("forget removal: %w", err)
+	}
+	n.barred.Store(false)
+	return nil
+}
+
+// noteDisowned keeps whether the members turn this master away: one that proved its own key has refused this
+// master's since a leader was heard, and no other answers. A removed master that sleeps through its removal,
+// or runs from an old copy of its disk, learns it so, even if its secret is too old to ask.
+func (n *Node) noteDisowned() {
+	if n.port == nil {
+		return
+	}
+	heard := n.LeaderHeard()
+	if heard.Before(n.started) {
+		heard = n.started
+	}
+	// Who joins may not know the leader yet, or another member. A leader sends five heartbeats in the time
+	// below.
+	if n.raft.State() == raft.Leader || time.Since(heard) < n.cfg.HeartbeatTimeout/2 {
+		n.disowned.Store(false)
+		return
+	}
+	refusing := ""
+	for _, m := range n.state.Members() {
+		switch {
+		case m.Node == n.self.Node:
+		case n.port.Alive(m.Node):
+			n.disowned.Store(false)
+			return
+		case n.port.DisownedAt(m.Node).After(heard):
+			refusing = m.ID
+		}
+	}
+	if refusing != "" && !n.disowned.Swap(true) {
+		n.moved.beat() // become asks why
+		n.log.Warn("the members that this master reaches refuse its node key: it was removed, or its disk is an "+
+			"old copy; it serves no more until a member answers; see salt-run cluster.members there", "peer", refusing)
+	}
+}
+
+// WhileServing runs f each time this master begins to serve, and ends f's context when it serves no more: it
+// was removed, or heard no leader for Config.IsolatedServe. It returns nil when ctx ends, or else what f
+// ended with.
+func (n *Node) WhileServing(ctx context.Context, f func(context.Context) error) error {
+	for {
+		if !n.awaitServing(ctx, true) {
+			return nil
+		}
+		during, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() {
+			defer stop()
+			ended <- f(during)
+		}()
+		stopped := n.awaitServing(during, false)
+		stop()
+		if err := <-ended; err != nil || !stopped {
+			return err
+		}
+	}
+}
+
+// awaitServing returns true when Serving is what is wanted, false when ctx ends first.
+func (n *Node) awaitServing(ctx context.Context, want bool) bool {
+	for {
+		changed := n.served.next()
+		if ctx.Err() != nil {
+			return false
+		}
+		if n.Serving() == want {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// owing is the leader's memory of a removal after which no secrets were rotated.
+type owing struct {
+	since time.Time // it was seen, or tried last
+	tries int
+}
+
+// mostOwed bounds the rotations for one removal: by a clock far ahead it would look as if none had helped.
+const mostOwed = 3
+
+// owes names a removed member that still knows the secrets of sessions, and whose remover has had time to
+// rotate them: its master died, or the removal was committed after it had given up. "" if there is none.
+func (n *Node) owes(now time.Time) string {
+	aes, session := n.state.AES().Active, n.state.Session().Active
+	seen := map[string]owing{}
+	due := ""
+	for _, b := range n.state.Bars() {
+		if !b.At.After(aes.At) && !b.At.After(session.At) {
+			continue
+		}
+		key := b.ID + b.At.String()
+		o, ok := n.owed[key]
+		if !ok {
+			o.since = now
+		}
+		if due == "" && o.tries < mostOwed && now.Sub(o.since) >= n.cfg.OwedAfter {
+			due = b.ID
+			o = owing{since: now, tries: o.tries + 1}
+		}
+		seen[key] = o
+	}
+	n.owed = seen
+	return due
+}

@@ -1,0 +1,97 @@
+//go:build future
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"clustermaster/cluster"
+	"clustermaster/cluster/clusterpb"
+	"clustermaster/cluster/fsm"
+	"clustermaster/salt/runner"
+	"clustermaster/wire"
+)
+
+// A program built with the tag "future" has what the next level may add, and runner functions that use it, also where
+// it must not be used.
+
+// laterFunctions are the runner functions of the next level.
+func laterFunctions(r *rooms) []runner.Function {
+	propose := func(ctx context.Context, c fsm.Command, force bool) (any, error) {
+		if force {
+			return "forced", r.node.Force(ctx, c)
+		}
+		_, _, err := r.node.Propose(ctx, c)
+		return "done", err
+	}
+	return []runner.Function{
+		{Name: "future.note", Params: []runner.Param{runner.Need("note"), runner.Opt("force", false)}, Doc: "Add a note to the replicated state.",
+			Run: func(ctx context.Context, c *runner.Call) (any, error) {
+				return propose(ctx, &fsm.Future{Note: c.Text("note")}, c.True("force"))
+			}},
+		{Name: "future.allow", Params: []runner.Param{runner.Need("peer"), runner.Opt("force", false)}, Doc: "cluster.allow with one more field.",
+			Run: func(ctx context.Context, c *runner.Call) (any, error) {
+				return propose(ctx, &fsm.AllowMemberWhy{ID: c.Text("peer"), Why: "because"}, c.True("force"))
+			}},
+		{Name: "future.notes", Doc: "List the notes.", Run: func(ctx context.Context, _ *runner.Call) (any, error) {
+			out := []any{}
+			for _, n := range r.node.State().Notes() {
+				out = append(out, n)
+			}
+			return out, r.node.ReadIndex(ctx)
+		}},
+		{Name: "future.snapshot", Doc: "Write a snapshot.", Run: func(context.Context, *runner.Call) (any, error) {
+			return true, r.node.Snapshot()
+		}},
+		{Name: "future.ping", Params: []runner.Param{runner.Need("peer")}, Doc: "Call a method of the next level.",
+			Run: func(ctx context.Context, c *runner.Call) (any, error) {
+				cc, err := conn(r, c.Text("peer"))
+				if err != nil {
+					return nil, err
+				}
+				reply := &wrapperspb.StringValue{}
+				err = cc.Invoke(ctx, futurePing, wrapperspb.String("ping"), reply)
+				return reply.GetValue(), err
+			}},
+		{Name: "future.field", Params: []runner.Param{runner.Need("peer")}, Doc: "Send a request with a field that nobody knows.",
+			Run: func(ctx context.Context, c *runner.Call) (any, error) {
+				cc, err := conn(r, c.Text("peer"))
+				if err != nil {
+					return nil, err
+				}
+				q := &clusterpb.StatusRequest{}
+				q.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 7777, protowire.VarintType), 1))
+				_, err = clusterpb.NewClusterClient(cc).Status(ctx, q)
+				return wire.Map{{Key: "answered", Value: err == nil}}, err
+			}},
+	}
+}
+
+// tuneLater keeps the log short, so that a joiner needs the snapshot that future.snapshot wrote.
+func tuneLater(c *cluster.Config) { c.SnapshotThreshold = 20 }
+
+func conn(r *rooms, id string) (*grpc.ClientConn, error) {
+	m, ok := r.node.State().MemberByID(id)
+	if !ok {
+		return nil, fmt.Errorf("no member %s", id)
+	}
+	return r.port.Conn(m.Node)
+}
+
+const futurePing = "/clustermaster.future.Future/Ping"
+
+func registerLater(s grpc.ServiceRegistrar) {
+	s.RegisterService(&grpc.ServiceDesc{ServiceName: "clustermaster.future.Future", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
+		MethodName: "Ping",
+		Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			q := &wrapperspb.StringValue{}
+			err := decode(q)
+			return wrapperspb.String("pong"), err
+		},
+	}}}, struct{}{})
+}

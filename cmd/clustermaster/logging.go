@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"clustermaster/config"
+	"clustermaster/internal/saltlog"
+)
+
+// logging is where the daemon's log lines go: standard error or the journal, and log_file.
+type logging struct {
+	handler *saltlog.Handler
+	file    logFile // nil without a log_file
+}
+
+func openLogging(o *config.Options) (*logging, error) {
+	l := &logging{handler: saltlog.New()}
+	return l, l.use(o)
+}
+
+// use puts what the options say in force. On an error the former outputs stay.
+func (l *logging) use(o *config.Options) error {
+	console, err := outputOf(o, saltlog.Stream(os.Stderr), o.LogLevel, o.LogFmtConsole, o.LogDatefmt)
+	if err != nil {
+		return err
+	}
+	if journal, ok := saltlog.Journal(); ok && o.LogFmtConsole == saltlog.FormatConsole {
+		console.To, console.Layout = journal, nil
+	}
+	outs := []saltlog.Output{console}
+	file, err := openLogFile(o)
+	if err != nil {
+		return err
+	}
+	if file != nil {
+		out, err := outputOf(o, file, o.LogLevelLogfile, o.LogFmtLogfile, o.LogDatefmtLogfile)
+		if err != nil {
+			return errors.Join(err, file.Close())
+		}
+		outs = append(outs, out)
+	}
+	l.handler.Replace(outs...)
+	l.close()
+	l.file = file
+	return nil
+}
+
+func (l *logging) close() {
+	if l.file != nil {
+		l.file.Close()
+	}
+}
+
+type logFile interface {
+	saltlog.Sink
+	Close() error
+}
+
+// openLogFile opens log_file; nil where it is empty.
+func openLogFile(o *config.Options) (logFile, error) {
+	switch {
+	case o.LogFile == "":
+		return nil, nil
+	case saltlog.IsSyslog(o.LogFile):
+		return saltlog.OpenSyslog(o.LogFile)
+	}
+	return saltlog.OpenFile(o.LogFile, int64(o.LogRotateMaxBytes), o.LogRotateBackups)
+}
+
+func outputOf(o *config.Options, to saltlog.Sink, level, format, dates string) (saltlog.Output, error) {
+	out := saltlog.Output{To: to}
+	var err error
+	if out.Level, err = saltlog.ParseLevel(level); err != nil {
+		return out, err
+	}
+	if out.Levels, err = saltlog.ParseLevels(o.GranularLevels()); err != nil {
+		return out, fmt.Errorf("log_granular_levels: %w", err)
+	}
+	out.Layout, err = saltlog.NewLayout(format, dates)
+	return out, err
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"clustermaster/salt/cli"
+)
+
+// programs are the commands that package cli does not parse.
+func programs() []cli.Program {
+	own := cli.Program{
+		Name: "clustermaster", Usage: "COMMAND [ARGUMENTS]",
+		About:    "A Salt master that is a cluster by nature. Each salt command is also a link to this program.",
+		Options:  []cli.Option{{Names: "-h --help", Help: "Print the commands and exit."}, {Names: "--version", Help: "Print the version and exit."}},
+		Examples: []string{"clustermaster init", "clustermaster config check -c /etc/salt"},
+	}
+	for _, c := range commands() {
+		own.Words = append(own.Words, c.name)
+	}
+	_, flags, _ := parseMasterFlags(nil) // no arguments can't be wrong
+	master := cli.Program{
+		Name: "salt-master", Usage: "[OPTIONS]", About: "The Salt master; with cluster_id set, one of a cluster's.", Words: []string{},
+		Examples: []string{"salt-master -c /etc/salt -l info", "salt-master -d"},
+	}
+	flags.VisitAll(func(f *pflag.Flag) {
+		o := cli.Option{Names: "--" + f.Name, Help: f.Usage}
+		if f.Shorthand != "" {
+			o.Names = "-" + f.Shorthand + " " + o.Names
+		}
+		if f.Value.Type() != "bool" {
+			o.Value = "VALUE"
+		}
+		master.Options = append(master.Options, o)
+	})
+	return []cli.Program{own, master}
+}
+
+// manualsCommand is "clustermaster manuals DIR".
+func manualsCommand(_ context.Context, args []string) int {
+	if len(args) != 1 {
+		fmt.Fprintln(os.Stderr, "Usage: clustermaster manuals DIR")
+		return exitUsage
+	}
+	if err := cli.WriteManuals(args[0], "clustermaster "+Version, programs()...); err != nil {
+		fmt.Fprintln(os.Stderr, "clustermaster:", err)
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"clustermaster/config"
+)
+
+// reloader reads the configuration again on SIGHUP and puts in force what can change while a master runs.
+type reloader struct {
+	flags masterFlags
+	lines *logging
+	log   *slog.Logger
+
+	mu   sync.Mutex
+	opts *config.Options // as last read
+}
+
+// ofLogging are the options that logging.use reads.
+var ofLogging = []string{
+	"log_datefmt", "log_datefmt_logfile", "log_file", "log_fmt_console", "log_fmt_logfile", "log_granular_levels", "log_level",
+	"log_level_logfile", "log_rotate_backup_count", "log_rotate_max_bytes",
+}
+
+// reload leaves everything as it is when the configuration has an error. The log file is opened again in
+// any case: logrotate may have renamed it.
+func (r *reloader) reload() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, warnings, err := config.Load(r.flags.configDir, os.Getenv)
+	if err == nil {
+		err = r.flags.apply(now)
+	}
+	if err != nil {
+		if lerr := r.lines.use(r.opts); lerr != nil {
+			r.log.Error("log not opened again", "err", lerr)
+		}
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			r.log.Error("options not reloaded, those in force stay: " + line)
+		}
+		return
+	}
+	changed := config.Changed(r.opts, now)
+	if err := r.lines.use(now); err != nil {
+		r.log.Error("options not reloaded, those in force stay", "err", err)
+		return
+	}
+	r.opts = now
+	var applied, later []string
+	for _, name := range changed {
+		if slices.Contains(ofLogging, name) {
+			applied = append(applied, name)
+		} else {
+			later = append(later, name)
+		}
+	}
+	for _, w := range warnings {
+		r.log.Warn(w.String(), "component", "config")
+	}
+	r.log.Warn("options reloaded", "in_force", strings.Join(applied, " "))
+	if len(later) > 0 {
+		r.log.Warn("these options are changed in the files and need a restart of this master; the others serve meanwhile",
+			"options", strings.Join(later, " "))
+	}
+}

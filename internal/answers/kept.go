@@ -1,0 +1,148 @@
+// Package answers holds answers of the real Salt in files, so that tests can compare ours with them without asking it each time.
+//
+// An answer is bound to its question's full text and to the settings under which it was asked: an edited question, one more or one less, or other settings
+// fail the test until Salt was asked anew. Lives here: the form of the files, this check, and when Salt is asked. Does not: how Salt is asked, what is masked in its answers.
+package answers
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// Long tells whether this run asks Salt whether kept answers are still its own: it is `make test-long`, for they change with Salt's release only.
+func Long() bool { return os.Getenv("CLUSTERMASTER_LONG") != "" }
+
+// OnlyLong leaves a test that asks Salt so to long runs, and to those that update what is kept.
+func OnlyLong(t testing.TB, update bool) {
+	t.Helper()
+	if !update && !Long() {
+		t.Skip("asks Salt whether what is kept is still its answer; run make test-long")
+	}
+}
+
+// renew is how answers are asked anew.
+const renew = "make salt-answers"
+
+// Answers are those of one file, in the order of their questions. T is what is compared, as JSON.
+type Answers[T any] struct {
+	path     string
+	settings string // digest
+	update   bool
+
+	mu    sync.Mutex // guards what follows
+	kept  file[T]
+	now   map[int]entry[T] // what Salt said in this run
+	asked int              // questions so far
+}
+
+type file[T any] struct {
+	Settings string     `json:"settings"`
+	Answers  []entry[T] `json:"answers"`
+}
+
+type entry[T any] struct {
+	Asked string `json:"asked"`
+	Said  T      `json:"said"`
+}
+
+// Open reads the file of a test's answers, which may not be there before the first update. Settings are the text of all that the answers depend on beside
+// their questions. With update the file is written when the test ends.
+func Open[T any](t testing.TB, path, settings string, update bool) *Answers[T] {
+	t.Helper()
+	sum := sha256.Sum256([]byte(settings))
+	a := &Answers[T]{path: path, settings: hex.EncodeToString(sum[:16]), update: update, now: map[int]entry[T]{}}
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(b, &a.kept)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("%s: %v", path, err)
+	}
+	t.Cleanup(func() {
+		switch {
+		case update:
+			if err := a.write(); err != nil {
+				t.Error(err)
+			}
+		case !t.Failed() && a.asked != len(a.kept.Answers):
+			t.Errorf("%s has %d answers to %d questions: %s", path, len(a.kept.Answers), a.asked, renew)
+		}
+	})
+	return a
+}
+
+// Turn counts a question; those that are asked at the same time take their turns in order before.
+func (a *Answers[T]) Turn() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked++
+	return a.asked - 1
+}
+
+// Salt is what Salt answers to the question of a turn: what is kept, if ask is nil. What ask returns else has to be what is kept, unless that is updated.
+func (a *Answers[T]) Salt(t testing.TB, turn int, question string, ask func() T) T {
+	t.Helper()
+	var now T
+	if ask != nil {
+		now = ask()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ask != nil && a.update {
+		a.now[turn] = entry[T]{question, now}
+		return now
+	}
+	switch {
+	case turn >= len(a.kept.Answers) || a.kept.Answers[turn].Asked != question:
+		t.Errorf("%s has no answer of Salt's to question %d: %s: %s", a.path, turn+1, question, renew)
+		return now
+	case a.kept.Settings != a.settings:
+		t.Errorf("%s: the answers are of other settings than today's: %s", a.path, renew)
+	}
+	said := a.kept.Answers[turn].Said
+	if ask == nil {
+		return said
+	}
+	if was, is := text(said), text(now); was != is {
+		t.Errorf("%s: Salt's answer to %s is no longer what is kept (%s)\n--- kept\n%s--- now\n%s", a.path, question, renew, was, is)
+	}
+	return now
+}
+
+func (a *Answers[T]) write() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.now) == 0 {
+		return nil
+	}
+	f := file[T]{Settings: a.settings}
+	for turn := range a.asked {
+		if e, ok := a.now[turn]; ok {
+			f.Answers = append(f.Answers, e)
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(a.path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(a.path, []byte(text(f)), 0o644)
+}
+
+// text is JSON that people can read.
+func text(v any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	if err := e.Encode(v); err != nil {
+		return err.Error()
+	}
+	return b.String()
+}

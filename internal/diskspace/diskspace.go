@@ -1,0 +1,214 @@
+// Package diskspace keeps a reserve of free space on the file system of the master's data.
+//
+// Lives here: how much is kept free, whether it is there now, and the error that says it is not.
+// Does not: refuse anything (those who write do), free anything.
+package diskspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+)
+
+// ErrLow says that less than the reserve is free. Errors that wrap it are *LowError.
+var ErrLow = errors.New("disk")
+
+// LowError says how much is free, and how much should be.
+type LowError struct {
+	Dir        string
+	Free, Keep uint64 // bytes
+}
+
+func (e *LowError) Error() string {
+	return fmt.Sprintf("disk: %s are free at %s, less than the reserve of %s (option disk_reserve); free some space there",
+		bytes(e.Free), e.Dir, bytes(e.Keep))
+}
+
+// Is makes errors.Is find ErrLow.
+func (e *LowError) Is(target error) bool { return target == ErrLow }
+
+// Size is how much is to be kept free.
+type Size struct {
+	Percent float64 // of the file system; not counted if 0
+	Bytes   uint64  // the most, or with Percent 0 all of it
+}
+
+// Default is 5 % of the file system, but no more than 1 GiB.
+var Default = Size{Percent: 5, Bytes: 1 << 30}
+
+// ParseSize reads the option disk_reserve: a number of bytes, one with K, M, G or T behind it, or a percentage. An
+// empty text is the Default, 0 no reserve.
+func ParseSize(text string) (Size, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return Default, nil
+	}
+	wrong := fmt.Errorf("is %q; bytes (1073741824, 512M, 1G) or a part of the disk (5%%) is needed", text)
+	if part, ok := strings.CutSuffix(text, "%"); ok {
+		n, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+		if err != nil || !(n >= 0 && n <= 90) {
+			return Size{}, wrong
+		}
+		if n == 0 {
+			return Size{}, nil
+		}
+		return Size{Percent: n, Bytes: math.MaxUint64}, nil
+	}
+	shift := 0
+	if at := strings.IndexByte("KMGT", text[len(text)-1]&^0x20); at >= 0 {
+		shift, text = 10*(at+1), text[:len(text)-1]
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
+	if err != nil || n > math.MaxUint64>>1>>shift {
+		return Size{}, wrong
+	}
+	return Size{Bytes: n << shift}, nil
+}
+
+// of is the reserve on a file system of that many bytes.
+func (s Size) of(total uint64) uint64 {
+	if s.Percent == 0 {
+		return s.Bytes
+	}
+	return min(uint64(float64(total)*s.Percent/100), s.Bytes)
+}
+
+// Check reports a *LowError if the file system of dir has less than s free for this process.
+func (s Size) Check(dir string) error {
+	free, total, err := space(dir)
+	if err != nil {
+		return err
+	}
+	if keep := s.of(total); free < keep {
+		return &LowError{Dir: dir, Free: free, Keep: keep}
+	}
+	return nil
+}
+
+func space(dir string) (free, total uint64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	size := uint64(st.Bsize) //nolint:unconvert // types differ between machines
+	return st.Bavail * size, st.Blocks * size, nil
+}
+
+// Reserve watches the file system of one folder. It is safe for concurrent use.
+type Reserve struct {
+	size Size
+	dir  string
+	log  *slog.Logger
+
+	low        atomic.Pointer[LowError]
+	free, keep atomic.Uint64
+	refused    *prometheus.CounterVec
+}
+
+// lookEvery is how often the file system is asked. What is written in between is small against any sensible reserve.
+const lookEvery = 500 * time.Millisecond
+
+// New looks once; Run goes on with that. Reg nil registers no metrics.
+func New(dir string, size Size, log *slog.Logger, reg prometheus.Registerer) *Reserve {
+	r := &Reserve{size: size, dir: dir, log: log.With("component", "diskspace"), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "clustermaster_disk_refused_total", Help: "Work of operators that was refused because the disk is almost full, by kind.",
+	}, []string{"what"})}
+	r.look()
+	if reg != nil {
+		gauge := func(name, help string, f func() float64) prometheus.Collector {
+			return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
+		}
+		reg.MustRegister(
+			r.refused,
+			gauge("clustermaster_disk_free_bytes", "Free space on the file system of the master's data.", func() float64 { return float64(r.free.Load()) }),
+			gauge("clustermaster_disk_reserve_bytes", "Free space below which this master takes no more data.", func() float64 { return float64(r.keep.Load()) }),
+			gauge("clustermaster_disk_low", "1 while less than the reserve is free.", func() float64 {
+				if r.low.Load() != nil {
+					return 1
+				}
+				return 0
+			}),
+		)
+	}
+	return r
+}
+
+// Low returns a *LowError while less than the reserve is free, else nil. It asks nobody.
+func (r *Reserve) Low() error {
+	if e := r.low.Load(); e != nil {
+		return e
+	}
+	return nil
+}
+
+// Refuse is Low for work of an operator, which it counts, named by what. Unless dir is empty the folder's file system
+// must have its reserve as well.
+func (r *Reserve) Refuse(what, dir string) error {
+	err := r.Low()
+	if err == nil && dir != "" {
+		err = r.size.Check(dir)
+	}
+	if errors.Is(err, ErrLow) {
+		r.refused.WithLabelValues(what).Inc()
+	}
+	return err
+}
+
+// Run looks at the file system until ctx ends.
+func (r *Reserve) Run(ctx context.Context) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			r.look()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (r *Reserve) look() {
+	free, total, err := space(r.dir)
+	if err != nil {
+		r.log.Debug("ask for free space", "path", r.dir, "err", err)
+		return
+	}
+	keep := r.size.of(total)
+	r.free.Store(free)
+	r.keep.Store(keep)
+	if free < keep {
+		e := &LowError{Dir: r.dir, Free: free, Keep: keep}
+		if r.low.Swap(e) == nil {
+			r.log.Error("the disk is almost full: this master takes no returns, pushed files, synced roots or backups, and is not ready, "+
+				"until space is freed; keys and members can still be changed", "path", r.dir, "free", bytes(free), "reserve", bytes(keep))
+		}
+		return
+	}
+	if r.low.Swap(nil) != nil {
+		r.log.Info("the disk has its reserve again: this master takes everything", "path", r.dir, "free", bytes(free), "reserve", bytes(keep))
+	}
+}
+
+// bytes writes a size for people.
+func bytes(n uint64) string {
+	for _, u := range []struct {
+		shift int
+		name  string
+	}{{40, "TiB"}, {30, "GiB"}, {20, "MiB"}, {10, "KiB"}} {
+		if n >= 1<<u.shift {
+			return strconv.FormatFloat(float64(n)/float64(uint64(1)<<u.shift), 'f', 1, 64) + " " + u.name
+		}
+	}
+	return strconv.FormatUint(n, 10) + " bytes"
+}

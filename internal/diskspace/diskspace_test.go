@@ -1,0 +1,59 @@
+package diskspace
+
+import (
+	"errors"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestParseSize(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text string
+		want Size
+	}{
+		{"", Default},
+		{"0", Size{}},
+		{"0%", Size{}},
+		{"1073741824", Size{Bytes: 1 << 30}},
+		{"512M", Size{Bytes: 512 << 20}},
+		{"1 g", Size{Bytes: 1 << 30}},
+		{"2.5%", Size{Percent: 2.5, Bytes: math.MaxUint64}},
+	} {
+		if got, err := ParseSize(c.text); err != nil || got != c.want {
+			t.Errorf("%q: %+v, %v; want %+v", c.text, got, err, c.want)
+		}
+	}
+	for _, text := range []string{"%", "G", "-1", "-1%", "91%", "NaN%", "1X", "1.5G", "much", "20000000T", "99999999999999999999"} {
+		if got, err := ParseSize(text); err == nil {
+			t.Errorf("%q is taken as %+v", text, got)
+		}
+	}
+}
+
+func TestSizeOfDisk(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ total, want uint64 }{{64 << 20, 3355443}, {10 << 30, 512 << 20}, {20 << 30, 1 << 30}, {8 << 40, 1 << 30}} {
+		if got := Default.of(c.total); got != c.want {
+			t.Errorf("of %d bytes %d are kept, want %d", c.total, got, c.want)
+		}
+	}
+}
+
+func TestLow(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := New(dir, Size{}, slog.New(slog.DiscardHandler), nil).Low(); err != nil {
+		t.Errorf("without a reserve: %v", err)
+	}
+	r := New(dir, Size{Bytes: 1 << 62}, slog.New(slog.DiscardHandler), nil)
+	err := r.Low()
+	if !errors.Is(err, ErrLow) || !strings.HasPrefix(err.Error(), "disk: ") || !strings.Contains(err.Error(), "disk_reserve") {
+		t.Errorf("below the reserve: %v", err)
+	}
+	if err := r.Refuse("backup", dir); !errors.Is(err, ErrLow) {
+		t.Errorf("a backup below the reserve: %v", err)
+	}
+}

@@ -1,0 +1,91 @@
+package pyregex
+
+import (
+	"regexp/syntax"
+	"time"
+)
+
+// Budget is the time that backtracking may take, over all texts on which it takes long. Several expressions may share one. It is for one
+// goroutine.
+type Budget struct {
+	left  time.Duration
+	spent bool
+}
+
+// NewBudget makes a budget of so much time.
+func NewBudget(d time.Duration) *Budget { return &Budget{left: d} }
+
+// Spent reports whether a text went undecided: backtracking took too long, or there was no time left. Tests say no then.
+func (b *Budget) Spent() bool { return b.spent }
+
+// try spends time on one text.
+func (b *Budget) try(match func(timeout time.Duration) (bool, error)) (bool, error) {
+	if b.left <= 0 {
+		b.spent = true
+		return false, errSpent
+	}
+	began := time.Now()
+	found, err := match(min(regexTimeout, b.left))
+	if took := time.Since(began); took > takesLong {
+		b.left -= took
+	}
+	if err != nil {
+		b.spent = true
+	}
+	return found, err
+}
+
+// StartIn is Start with a budget that is shared.
+func StartIn(b *Budget, expr string) (test func(string) bool, ok bool) {
+	return compile(b, `\A(?:`, expr, ")")
+}
+
+// Forbids is Search for what is forbidden: a text that goes undecided counts as a match.
+func Forbids(expr string) (test func(string) bool, ok bool) { return forbids("(?:", expr, ")") }
+
+// FullForbids is Forbids for Python's re.fullmatch.
+func FullForbids(expr string) (test func(string) bool, ok bool) { return forbids(`\A(?:`, expr, `)\z`) }
+
+func forbids(before, expr, after string) (test func(string) bool, ok bool) {
+	b := NewBudget(regexBudget)
+	match, ok := compile(b, before, expr, after)
+	if !ok {
+		return nil, false
+	}
+	last := time.Now()
+	return func(s string) bool {
+		now := time.Now()
+		b.left, last = min(regexBudget, b.left+now.Sub(last)/recovers), now
+		b.spent = false
+		return match(s) || b.spent
+	}, true
+}
+
+// recovers is the share of the time, one of so many, that what is forbidden may take on and on: its tests live as long as the master.
+const recovers = 10
+
+// maxProgram bounds the instructions of what is on top of Go's regexp: it writes counted repeats out, and takes time in proportion.
+const maxProgram = 10_000
+
+// small reports whether Go's regexp makes no large program of an expression.
+func small(expr string) bool {
+	re, err := syntax.Parse(expr, syntax.Perl)
+	return err == nil && size(re) <= maxProgram
+}
+
+// size is about how many instructions an expression takes, at most a little more than maxProgram.
+func size(re *syntax.Regexp) int {
+	n := 1
+	if re.Op == syntax.OpLiteral {
+		n = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		if n += size(sub); n > maxProgram {
+			return maxProgram + 1
+		}
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max, 1)
+	}
+	return min(n, maxProgram+1)
+}

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// mostOutput bounds what is kept of one test's output: its end.
+const mostOutput = 256 << 10
+
+// event is one line of go test -json (go doc test2json).
+type event struct {
+	Action      string
+	Package     string
+	Test        string
+	Output      string
+	Elapsed     float64 // seconds
+	FailedBuild string
+}
+
+// report sums up all parts. It is for one goroutine.
+type report struct {
+	out             io.Writer
+	passed, skipped int
+	failures        []string            // what failed, by part
+	why             map[string][]string // reason to what was skipped or left out for it
+	running         string              // the part
+	packages        map[string]*pkg     // of the part, that have not ended
+}
+
+type pkg struct {
+	tests  map[string]*test
+	names  []string // in order of their start
+	output tail     // of no test
+	passed int
+	skips  int
+	failed []string
+	races  tail // what the race detector said, whichever test it said it in
+	racing bool // within such a report
+}
+
+// race keeps a line of a report of the race detector, also if the test in whose output it stands passes.
+func (p *pkg) race(line string) {
+	p.racing = p.racing || strings.Contains(line, "WARNING: DATA RACE")
+	if !p.racing {
+		return
+	}
+	p.races.add(line)
+	p.racing = !strings.HasPrefix(strings.TrimSpace(line), "======")
+}
+
+type test struct {
+	output tail
+	parent bool // has subtests, which count instead
+	failed bool
+	ended  bool
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ b []byte }
+
+func (t *tail) add(s string) {
+	t.b = append(t.b, s...)
+	if len(t.b) > 2*mostOutput {
+		t.b = append([]byte("... cut\n"), t.b[len(t.b)-mostOutput:]...)
+	}
+}
+
+func newReport(out io.Writer) *report {
+	return &report{out: out, why: map[string][]string{}}
+}
+
+// part runs one command to its end.
+func (r *report) part(name string, cmd *exec.Cmd) {
+	before := len(r.failures)
+	r.running, r.packages = name, map[string]*pkg{}
+	cmd.Stderr, cmd.Stdin = os.Stderr, nil
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		r.fail("not started: %v", err)
+		return
+	}
+	lines := bufio.NewReader(stdout)
+	for err == nil {
+		var line []byte
+		line, err = lines.ReadBytes('\n')
+		r.line(line)
+	}
+	err = cmd.Wait()
+	for _, name := range slices.Sorted(maps.Keys(r.packages)) {
+		r.packages[name].output.add("the test program did not end\n")
+		r.endFailed(name, "")
+	}
+	if err != nil && len(r.failures) == before {
+		r.fail("%v, and no test failed", err)
+	}
+}
+
+func (r *report) fail(format string, args ...any) {
+	r.failures = append(r.failures, r.running+": "+fmt.Sprintf(format, args...))
+}
+
+// leftOut matches a line that says so, also as testing.T.Log writes it.
+var leftOut = regexp.MustCompile(`^\s*(?:\S+\.go:\d+: )?left out: (.+)`)
+
+func (r *report) line(line []byte) {
+	var e event
+	if !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &e) != nil || e.Action == "" {
+		r.out.Write(line)
+		r.note(string(line), r.running)
+		return
+	}
+	switch {
+	case e.Action == "build-output":
+		io.WriteString(r.out, e.Output)
+	case e.Package == "": // build-fail: the package says so too
+	case e.Test == "":
+		r.packageEvent(e)
+	default:
+		r.testEvent(e)
+	}
+}
+
+func (r *report) note(line, where string) {
+	if m := leftOut.FindStringSubmatch(line); m != nil {
+		r.why[m[1]] = append(r.why[m[1]], where)
+	}
+}
+
+func (r *report) open(name string) *pkg {
+	p, ok := r.packages[name]
+	if !ok {
+		p = &pkg{tests: map[string]*test{}}
+		r.packages[name] = p
+	}
+	return p
+}
+
+func (r *report) packageEvent(e event) {
+	p := r.open(e.Package)
+	switch e.Action {
+	case "output":
+		p.output.add(e.Output)
+		p.race(e.Output)
+		r.note(e.Output, e.Package)
+	case "skip": // it has no tests
+		delete(r.packages, e.Package)
+	case "pass":
+		delete(r.packages, e.Package)
+		fmt.Fprintf(r.out, "ok  \t%s\t%.1fs\t%d passed", e.Package, e.Elapsed, p.passed)
+		if p.skips > 0 {
+			fmt.Fprintf(r.out, ", %d skipped", p.skips)
+		}
+		fmt.Fprintln(r.out)
+		r.passed += p.passed
+	case "fail":
+		r.endFailed(e.Package, e.FailedBuild)
+	}
+}
+
+func (r *report) testEvent(e event) {
+	p := r.open(e.Package)
+	t, ok := p.tests[e.Test]
+	if !ok {
+		t = &test{}
+		p.tests[e.Test] = t
+		p.names = append(p.names, e.Test)
+		if i := strings.LastIndexByte(e.Test, '/'); i > 0 && p.tests[e.Test[:i]] != nil {
+			p.tests[e.Test[:i]].parent = true
+		}
+	}
+	switch e.Action {
+	case "output":
+		if !strings.HasPrefix(e.Output, "=== ") {
+			t.output.add(e.Output)
+		}
+		p.race(e.Output)
+		r.note(e.Output, e.Package+" "+e.Test)
+		return
+	case "pass":
+		if !t.parent {
+			p.passed++
+		}
+	case "skip":
+		p.skips++
+		r.skipped++
+		reason := skipReason(string(t.output.b))
+		r.why[reason] = append(r.why[reason], e.Package+" "+e.Test)
+	case "fail":
+		t.failed, t.ended = true, true
+		if !t.parent || !slices.ContainsFunc(p.failed, func(f string) bool { return strings.HasPrefix(f, e.Test+"/") }) {
+			p.failed = append(p.failed, e.Test)
+		}
+		return
+	default:
+		return
+	}
+	t.ended = true
+	t.output.b = nil
+}
+
+// skipReason is what the test said before the line that tells that it was skipped.
+func skipReason(output string) string {
+	said, _, _ := strings.Cut(output, "--- SKIP")
+	said = strings.TrimSpace(said)
+	if i := strings.LastIndexByte(said, '\n'); i >= 0 {
+		said = strings.TrimSpace(said[i:])
+	}
+	if _, text, ok := strings.Cut(said, ".go:"); ok {
+		if _, text, ok = strings.Cut(text, ": "); ok {
+			return text
+		}
+	}
+	return "no reason given"
+}
+
+// endFailed prints what a failed package and its failed tests wrote.
+func (r *report) endFailed(name, build string) {
+	p := r.open(name)
+	delete(r.packages, name)
+	r.passed += p.passed
+	for _, n := range p.names {
+		switch t := p.tests[n]; {
+		case !t.ended && !t.parent:
+			fmt.Fprintf(r.out, "--- FAIL: %s (did not end)\n%s", n, t.output.b)
+			p.failed = append(p.failed, n+" (did not end)")
+		case t.failed:
+			r.out.Write(t.output.b)
+		}
+	}
+	for line := range bytes.Lines(p.output.b) {
+		if !bytes.HasPrefix(line, []byte("FAIL")) {
+			r.out.Write(line)
+		}
+	}
+	r.out.Write(p.races.b)
+	fmt.Fprintf(r.out, "FAIL\t%s\t%d passed, %d failed\n", name, p.passed, len(p.failed))
+	for _, f := range p.failed {
+		r.fail("%s %s", name, f)
+	}
+	switch {
+	case build != "":
+		r.fail("%s does not build", name)
+	case len(p.failed) == 0:
+		r.fail("%s failed outside of its tests", name)
+	}
+}
+
+// refuseSkips makes each reason that is not among the allowed ones a failure.
+func (r *report) refuseSkips(allowed []string) {
+	r.running = "CI"
+	for _, reason := range slices.Sorted(maps.Keys(r.why)) {
+		if !slices.Contains(allowed, reason) {
+			r.fail("skipped or left out: %s", reason)
+		}
+	}
+}
+
+// sum prints the end of the report and returns the exit code.
+func (r *report) sum() int {
+	if len(r.why) > 0 {
+		fmt.Fprintln(r.out, "\nskipped or left out:")
+	}
+	for _, reason := range slices.Sorted(maps.Keys(r.why)) {
+		fmt.Fprintln(r.out, "  "+reason)
+		const most = 5
+		what := slices.Compact(slices.Sorted(slices.Values(r.why[reason])))
+		for _, w := range what[:min(most, len(what))] {
+			fmt.Fprintln(r.out, "      "+w)
+		}
+		if len(what) > most {
+			fmt.Fprintf(r.out, "      and %d more\n", len(what)-most)
+		}
+	}
+	if len(r.failures) > 0 {
+		fmt.Fprintln(r.out, "\nfailed:")
+	}
+	for _, f := range r.failures {
+		fmt.Fprintln(r.out, "  "+f)
+	}
+	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", r.passed, len(r.failures), r.skipped)
+	if len(r.failures) > 0 {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,61 @@
+// Package lb carries the balancer's configuration that the tests run.
+//
+// Lives here: haproxy.cfg, and the places in it that a site fills in.
+// Does not: run a balancer.
+package lb
+
+import (
+	_ "embed"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// HAProxy is haproxy.cfg as it is shipped, with its placeholders.
+//
+//go:embed haproxy.cfg
+var HAProxy string
+
+// Server is a master as the balancer knows it.
+type Server struct {
+	Name string
+	Addr string // IP address or host name, without a port
+}
+
+var (
+	firstServer = regexp.MustCompile(`^(\s*)server master1 192\.0\.2\.11(:\d+.*)$`)
+	otherServer = regexp.MustCompile(`^\s*server master[23] 192\.0\.2\.1[23]:`)
+)
+
+// FillIn puts the masters into text, which is HAProxy or has its placeholders, and bind as the address on which minions connect;
+// "*" is all addresses. Error: a back end without a placeholder, or not two binds.
+func FillIn(text, bind string, masters []Server) (string, error) {
+	var out strings.Builder
+	backEnds, servers, binds := 0, 0, 0
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "backend ") {
+			backEnds++
+		}
+		switch m := firstServer.FindStringSubmatch(strings.TrimSuffix(line, "\n")); {
+		case m != nil:
+			servers++
+			for _, s := range masters {
+				addr := s.Addr
+				if strings.Contains(addr, ":") {
+					addr = "[" + addr + "]"
+				}
+				fmt.Fprintf(&out, "%sserver %s %s%s\n", m[1], s.Name, addr, m[2])
+			}
+		case otherServer.MatchString(line):
+		case strings.HasPrefix(strings.TrimSpace(line), "bind *:"):
+			binds++
+			out.WriteString(strings.Replace(line, "*", bind, 1))
+		default:
+			out.WriteString(line)
+		}
+	}
+	if servers < 2 || servers != backEnds || binds != 2 {
+		return "", fmt.Errorf("the balancer's configuration has %d back ends, of which %d can be filled in, and %d binds of 2", backEnds, servers, binds)
+	}
+	return out.String(), nil
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/salt/gather"
+	"clustermaster/salt/output"
+	"clustermaster/wire"
+)
+
+// static waits for all returns and prints one document. Salt runs it as a quiet batch of all minions that answer a ping, and leaves with 0 when
+// anything came back.
+func (r *saltRun) static(ctx context.Context) int {
+	size := r.v.text("batch")
+	if size == "" {
+		size = "100%"
+	}
+	b := r.window(size)
+	refusal := ""
+	b.OnPing = func(s gather.Summary) {
+		if refusal = reason(s.Published); refusal == "" {
+			r.sent(s.Published)
+		}
+	}
+	all := wire.Map{}
+	b.OnReturn = func(id string, ret gather.Return) {
+		value, err := unpacked(ret.Return)
+		if err != nil {
+			value = nil
+		}
+		all = all.Set(id, value)
+	}
+	b.OnSilent = func(id string) { all = all.Set(id, wire.Map{}) }
+	if s, err := b.Run(ctx, r.daemon); err != nil {
+		return r.stopped(ctx, s.JID, err)
+	}
+	if refusal != "" {
+		return r.noBatch(refusal)
+	}
+	ids := make([]string, len(all))
+	r.print.opts.Static = true
+	r.print.opts.Fun, _ = r.job.Fun.(string)
+	return r.document(ids, output.Result{Value: all})
+}
+
+// batch runs the job on a window of minions that slides on as they return.
+func (r *saltRun) batch(ctx context.Context) int {
+	b := r.window(r.v.text("batch"))
+	refusal := ""
+	b.OnPing = func(s gather.Summary) {
+		if refusal = reason(s.Published); refusal != "" {
+			return
+		}
+		if !r.sent(s.Published) {
+			r.env.println("No minions matched the target.")
+			return
+		}
+		for _, id := range s.NotReturned {
+			r.env.println("Minion " + id + " did not respond. No job will be sent.")
+		}
+	}
+	b.OnSlice = func(ids []string) { r.env.println("\nExecuting run on " + pytext.Repr(ids) + "\n") }
+	highest := 0
+	var failure error
+	b.OnReturn = func(id string, ret gather.Return) {
+		code := ret.Code()
+		highest = max(highest, code)
+		value, err := unpacked(ret.Return)
+		doc := wire.Map{{Key: "retcode", Value: int64(code)}, {Key: "jid", Value: b.Job.JID}, {Key: id, Value: value}}
+		if err == nil {
+			err = r.print.show(output.Result{Value: doc, Outputter: ret.Out})
+		}
+		if err != nil && failure == nil {
+			failure = err
+		}
+	}
+	s, err := b.Run(ctx, r.daemon)
+	switch {
+	case err != nil:
+		return r.stopped(ctx, s.JID, err)
+	case refusal != "":
+		return r.noBatch(refusal)
+	case failure != nil:
+		r.env.errorf("ERROR: %s", failure)
+		return ExitFailed
+	case s.Live == 0:
+		r.env.errorf("ERROR: No return received")
+		return ExitNoReturn
+	}
+	if s.Halted {
+		r.env.logError("Batch run stopped due to failhard")
+	}
+	return highest
+}
+
+// noBatch ends a batch of which not even the ping may be sent.
+func (r *saltRun) noBatch(refusal string) int {
+	r.env.errorf("ERROR: publish to %s: %s", pytext.Str(r.job.Tgt), refusal)
+	return ExitFailed
+}
+
+// window is the job of this run as a batch.
+func (r *saltRun) window(size string) *gather.Batch {
+	return &gather.Batch{
+		Job: r.job, Size: size, Wait: time.Duration(r.v.float("batch_wait") * float64(time.Second)), Failhard: r.v.on("failhard"), Options: r.wait,
+	}
+}

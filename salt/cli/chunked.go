@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"syscall"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/salt/gather"
+	"clustermaster/wire"
+)
+
+// chunkSize is Salt's salt_cp_chunk_size in bytes, when the configuration has none. maxChunk bounds what it may say.
+const (
+	chunkSize = 98304
+	maxChunk  = 8 << 20
+)
+
+// exitNoSource is how Salt leaves when a source of salt-cp --chunked is not there.
+const exitNoSource = 42
+
+// chunkedCopy is one salt-cp --chunked: every file goes to the minions in pieces, each a job of its own.
+type chunkedCopy struct {
+	run      *saltRun
+	target   gather.Publish // whom the first piece of each file goes to
+	sources  []string
+	dest     string
+	size     int
+	compress bool
+	returned wire.Map // minion to remote path to True, or to what went wrong
+}
+
+// chunked copies the sources with their folders.
+func (r *saltRun) chunked(ctx context.Context, sources []string, dest string) int {
+	c := &chunkedCopy{run: r, target: r.job, dest: dest, size: chunkSize, compress: !r.v.on("no_compression")}
+	if n, ok := r.opts.Extra["salt_cp_chunk_size"].(int64); ok && n > 0 && n <= maxChunk {
+		c.size = int(n)
+	}
+	var files, empty []string
+	for _, path := range sources {
+		path = realPath(path)
+		c.sources = append(c.sources, path)
+		f, e, err := walk(path)
+		if errors.Is(err, os.ErrNotExist) {
+			r.env.errorf("%s does not exist", path)
+			return exitNoSource
+		}
+		if err != nil {
+			r.env.errorf("ERROR: %s", err)
+			return ExitFailed
+		}
+		files, empty = append(files, f...), append(empty, e...)
+	}
+	sort.Strings(empty)
+	into := len(empty) > 0 || len(files) > 1 || strings.HasSuffix(dest, "/") || strings.HasSuffix(dest, `\`)
+	for _, path := range files {
+		if ok, err := c.file(ctx, path, c.remote(path, into)); err != nil || !ok {
+			return c.end(ctx, err)
+		}
+	}
+	for _, path := range empty {
+		to := c.remote(path, into)
+		if _, ok, err := c.send(ctx, c.target, to, []any{to, nil}); err != nil || !ok {
+			return c.end(ctx, err)
+		}
+	}
+	return r.shown(c.returned)
+}
+
+// end is the exit code when nothing more can be copied: of an error, or 0 where no minion matched, which has been said.
+func (c *chunkedCopy) end(ctx context.Context, err error) int {
+	if err != nil {
+		return c.run.stopped(ctx, "", err)
+	}
+	return ExitOK
+}
+
+// remote is where a file or empty folder goes.
+func (c *chunkedCopy) remote(path string, into bool) string {
+	for _, s := range c.sources {
+		if path == s {
+			if into {
+				return filepath.Join(c.dest, filepath.Base(path))
+			}
+			return c.dest
+		}
+	}
+	for _, s := range c.sources {
+		if rel, ok := strings.CutPrefix(path, s+"/"); ok {
+			return filepath.Join(c.dest, filepath.Base(s), rel)
+		}
+	}
+	return filepath.Join(c.dest, filepath.Base(path))
+}
+
+// file sends one file. A minion that failed on a piece gets no further one: what came later would be put behind a gap. It reports false when no minion
+// matched.
+func (c *chunkedCopy) file(ctx context.Context, path, to string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, fmt.Errorf("read source: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false, fmt.Errorf("read source: %w", err)
+	}
+	mode := int64(info.Mode().Perm())
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		mode = int64(sys.Mode & 0o7777)
+	}
+	target, piece := c.target, make([]byte, c.size)
+	for n := 0; ; n++ {
+		read, err := io.ReadFull(f, piece)
+		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !last {
+			return false, fmt.Errorf("read source: %w", err)
+		}
+		if n > 0 && read == 0 {
+			return true, nil
+		}
+		sent, err := c.pack(piece[:read])
+		if err != nil {
+			return false, err
+		}
+		good, ok, err := c.send(ctx, target, to, []any{to, sent, n > 0, c.compress, mode})
+		if err != nil || !ok {
+			return ok, err
+		}
+		if last || len(good) == 0 {
+			return true, nil
+		}
+		target.Tgt, target.TgtType = good, "list"
+	}
+}
+
+// pack is a piece in the form that cp.recv_chunked reads.
+func (c *chunkedCopy) pack(piece []byte) (string, error) {
+	if c.compress {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		_, err := z.Write(piece)
+		if err := errors.Join(err, z.Close()); err != nil {
+			return "", fmt.Errorf("compress: %w", err)
+		}
+		piece = b.Bytes()
+	}
+	return base64.StdEncoding.EncodeToString(piece), nil
+}
+
+// send runs one cp.recv_chunked, notes what each minion said and lists those that said True. It reports false when no minion matched.
+func (c *chunkedCopy) send(ctx context.Context, target gather.Publish, to string, args []any) (good []string, ok bool, err error) {
+	target.Fun, target.Arg = "cp.recv_chunked", args
+	summary, err := gather.Run(ctx, c.run.daemon, target, c.run.wait, func(id string, ret gather.Return) {
+		value, err := unpacked(ret.Return)
+		if err != nil {
+			value = err.Error()
+		}
+		if value == true {
+			good = append(good, id)
+		}
+		c.note(id, to, value)
+	})
+	if err != nil || !c.run.sent(summary.Published) {
+		return nil, false, err
+	}
+	for _, id := range summary.NotReturned {
+		if paths, _ := c.returned.Get(id); paths != nil { // it had pieces before
+			c.note(id, to, "Minion did not return. The file there may be incomplete.")
+		}
+	}
+	return good, true, nil
+}
+
+// note keeps the first failure of each path.
+func (c *chunkedCopy) note(id, path string, value any) {
+	before, _ := c.returned.Get(id)
+	paths, _ := before.(wire.Map)
+	if v, known := paths.Get(path); known && pytext.Repr(v) != "True" {
+		return
+	}
+	c.returned = c.returned.Set(id, paths.Set(path, value))
+}
+
+// realPath is an absolute path without symbolic links, as far as it exists.
+func realPath(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	return path
+}
+
+// walk lists the files and the empty folders at and below a path, sorted. Links to folders are left out: a loop would
+// have no end.
+func walk(path string) (files, empty []string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read source: %w", err)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil, nil
+	}
+	err = filepath.WalkDir(path, func(at string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			below, err := os.ReadDir(at)
+			if err == nil && len(below) == 0 {
+				empty = append(empty, at)
+			}
+			return err
+		}
+		if info, err := os.Stat(at); err == nil && info.Mode().IsRegular() {
+			files = append(files, at)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read source: %w", err)
+	}
+	return files, empty, nil
+}

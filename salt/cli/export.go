@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"clustermaster/wire"
+)
+
+// askExport asks on a terminal before the cluster's RSA key is written to a file, and adds the confirmation that the
+// function wants. Elsewhere it adds nothing, and the function says what it needs.
+func (e Env) askExport(fun string, args []any, kwargs wire.Map) (wire.Map, error) {
+	_, given := kwargs.Get("confirm")
+	f, ok := e.Stdin.(*os.File)
+	if fun != "cluster.export_key" || given || len(args) > 1 || !ok || !term.IsTerminal(int(f.Fd())) {
+		return kwargs, nil
+	}
+	fmt.Fprint(e.Stderr, "Whoever reads cluster.pem can pose as the master to every minion. Write it? [y/N] ")
+	line, err := bufio.NewReader(io.LimitReader(f, 16)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read answer: %w", err)
+	}
+	if !strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y") {
+		return nil, errors.New("nothing written")
+	}
+	return append(kwargs, wire.Pair{Key: "confirm", Value: true}), nil
+}

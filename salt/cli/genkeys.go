@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"clustermaster/salt/output"
+	"clustermaster/wire"
+)
+
+// generate makes a key pair for a minion that is to be preseeded, and prints its fingerprint. Existing files stay.
+func (e Env) generate(v values) int {
+	name, dir := v.text("gen_keys"), "."
+	if v.given("gen_keys_dir") {
+		dir = v.text("gen_keys_dir")
+	}
+	if name != filepath.Base(name) || strings.HasPrefix(name, ".") {
+		e.errorf("ERROR: %q is no name for a key; it must be a plain file name", name)
+		return ExitFailed
+	}
+	opts, code, ok := e.configuration(v)
+	if !ok {
+		return code
+	}
+	finger, err := writePair(filepath.Join(dir, name), v.integer("keysize", 2048), opts.HashType)
+	if err != nil {
+		e.errorf("ERROR: %s", err)
+		return ExitFailed
+	}
+	p, err := e.printer(v, opts)
+	if err == nil {
+		err = p.show(output.Result{Value: wire.Map{{Key: "return", Value: finger}}, Outputter: "nested"})
+	}
+	if err != nil {
+		e.errorf("ERROR: %s", err)
+		return ExitFailed
+	}
+	return ExitOK
+}
+
+func writePair(base string, bits int, hashType string) (finger string, err error) {
+	key, err := wire.GeneratePrivateKey(bits)
+	if err != nil {
+		return "", fmt.Errorf("generate key: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(base), 0o700); err != nil {
+		return "", fmt.Errorf("make folder for key: %w", err)
+	}
+	pub := key.Public().Text()
+	for _, f := range []struct {
+		suffix string
+		text   []byte
+	}{{".pem", key.PEM()}, {".pub", []byte(pub)}} {
+		if err := writeNew(base+f.suffix, f.text); err != nil {
+			return "", err
+		}
+	}
+	return wire.Fingerprint(pub, hashType)
+}
+
+func writeNew(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o400)
+	if err != nil {
+		return fmt.Errorf("write key: %w", err)
+	}
+	_, err = f.Write(text)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("write key %s: %w", path, err)
+	}
+	return nil
+}

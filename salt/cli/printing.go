@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"clustermaster/config"
+	"clustermaster/internal/pytext"
+	"clustermaster/internal/yaml11"
+	"clustermaster/salt/output"
+	"clustermaster/wire"
+)
+
+// printer prints the results of one command, to standard output or to --out-file.
+type printer struct {
+	env  Env
+	opts output.Options
+	file string // "" is standard output
+}
+
+// printer puts the options of a command and the configuration together. The error is a usageError.
+func (e Env) printer(v values, o *config.Options) (*printer, error) {
+	out := output.Defaults()
+	out.Warn = e.logError
+	out.Output = o.Output
+	if v.given("output") {
+		out.Output = v.text("output")
+	}
+	out.StripColors = o.StripColors
+	switch {
+	case v.on("force_color") || truth(o.Extra["force_color"]):
+		out.Color = true
+	case v.on("no_color") || !o.Color || !e.Terminal:
+		out.Color = false
+	default:
+		out.Color = true
+	}
+	if theme, ok := o.Extra["color_theme"].(string); ok && theme != "" && out.Color {
+		out.Theme = e.theme(theme)
+	}
+	out.Indent = indent(v, o)
+	out.StateOutput = o.StateOutput
+	if v.given("state_output") {
+		out.StateOutput = v.text("state_output")
+	}
+	out.StateVerbose = o.StateVerbose
+	switch v.text("state_verbose") {
+	case "True", "true":
+		out.StateVerbose = true
+	case "False", "false":
+		out.StateVerbose = false
+	}
+	out.StateDiff = v.on("state_output_diff") || truth(o.Extra["state_output_diff"])
+	if x, ok := o.Extra["state_output_profile"]; ok {
+		out.StateProfile = truth(x)
+	}
+	out.StatePercent = truth(o.Extra["state_output_pct"])
+	out.StateCompress = truth(o.Extra["state_compress_ids"])
+	switch x := o.Extra["state_tabular"].(type) {
+	case bool:
+		out.StateTabular = x
+	case string:
+		out.StateTabularAs = x
+	}
+	out.StateExclude, out.StateTerse = words(o.Extra["state_output_exclude"]), words(o.Extra["state_output_terse"])
+
+	p := &printer{env: e, opts: out, file: o.OutputFile}
+	if v.given("output_file") {
+		p.file = v.text("output_file")
+	}
+	if p.file != "" && !v.on("output_file_append") {
+		if info, err := os.Stat(p.file); err == nil && info.Mode().IsRegular() {
+			if err := os.Truncate(p.file, 0); err != nil { // keeps the file's mode
+				return nil, usageError(p.file + ": Access denied: " + err.Error())
+			}
+		}
+	}
+	return p, nil
+}
+
+func indent(v values, o *config.Options) output.Indent {
+	if v.given("output_indent") {
+		return output.Indent{Set: true, N: v.integer("output_indent", 0)}
+	}
+	switch x := o.Extra["output_indent"].(type) {
+	case int64:
+		return output.Indent{Set: true, N: int(x)}
+	case int:
+		return output.Indent{Set: true, N: x}
+	case string:
+		return output.Indent{Set: x == "pretty", Pretty: x == "pretty"}
+	}
+	if x, ok := o.Extra["output_indent"]; ok && x == nil {
+		return output.Indent{Set: true, N: -1}
+	}
+	return output.Indent{}
+}
+
+// theme reads a file of colour: code.
+func (e Env) theme(path string) map[string]string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		e.logWarning("The named theme " + path + " if not available")
+		return nil
+	}
+	doc, err := yaml11.Load(text)
+	colors, ok := doc.(yaml11.Map)
+	if err != nil || !ok {
+		e.logWarning("Failed to read the color theme " + path)
+		return nil
+	}
+	theme := make(map[string]string, len(colors))
+	for _, c := range colors {
+		theme[pytext.Str(c.Key)] = pytext.Str(c.Value)
+	}
+	return theme
+}
+
+// show prints one document.
+func (p *printer) show(r output.Result) error {
+	var w io.Writer = p.env.Stdout
+	if p.file != "" {
+		f, err := os.OpenFile(p.file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+		if err != nil {
+			return fmt.Errorf("open output file: %w", err)
+		}
+		defer f.Close()
+		w = f
+	}
+	return p.opts.Display(w, r)
+}
+
+// truth is Python's truth of a configured value.
+func truth(v any) bool {
+	switch x := v.(type) {
+	case bool:
+		return x
+	case string:
+		return x != ""
+	case int64:
+		return x != 0
+	case nil:
+		return false
+	}
+	return true
+}
+
+// words is a list of texts, or a text with commas.
+func words(v any) []string {
+	switch x := v.(type) {
+	case string:
+		return splitNames(x)
+	case bool:
+		return []string{pytext.Str(x)}
+	case []any:
+		out := make([]string, len(x))
+		for i, e := range x {
+			out[i] = pytext.Str(e)
+		}
+		return out
+	}
+	return nil
+}
+
+// filterWords takes exclude= and terse= from the arguments of a state function, which steer the printing of its result.
+func (p *printer) filterWords(args []any) {
+	for _, a := range args {
+		m, ok := a.(wire.Map)
+		if !ok {
+			continue
+		}
+		if v, ok := m.Get("exclude"); ok {
+			p.opts.StateExclude = words(v)
+		}
+		if v, ok := m.Get("terse"); ok {
+			p.opts.StateTerse = words(v)
+		}
+	}
+}

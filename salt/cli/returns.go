@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/salt/gather"
+	"clustermaster/salt/output"
+	"clustermaster/wire"
+)
+
+// answered is what the summary needs to know of one minion.
+type answered struct {
+	silent, failed bool
+}
+
+// gather sends the job and prints each return as it arrives.
+func (r *saltRun) gather(ctx context.Context) int {
+	failed := false
+	seen := make(map[string]answered)
+	var failure error
+	summary, err := gather.Run(ctx, &announced{Daemon: r.daemon, run: r}, r.job, r.wait, func(id string, ret gather.Return) {
+		code := ret.Code()
+		seen[id] = answered{failed: code != 0}
+		failed = failed || code != 0
+		if err := r.show(id, ret, code); err != nil && failure == nil {
+			failure = err
+		}
+	})
+	if err != nil {
+		return r.stopped(ctx, summary.JID, err)
+	}
+	if unwanted(summary.Published) {
+		return ExitOK // as Salt leaves
+	}
+	if len(summary.Minions) == 0 {
+		return r.nothing()
+	}
+	// Ids named in a list that have no accepted key are silent as well; nobody needs to wait for them.
+	silent := append(append([]string{}, summary.NotReturned...), summary.Missing...)
+	for _, id := range silent {
+		if _, known := seen[id]; known {
+			continue
+		}
+		text := "Minion did not return. [No response]\n" + lateReturns(summary.JID)
+		seen[id] = answered{silent: true}
+		failed = true
+		if err := r.print.show(output.Result{Value: wire.Map{{Key: id, Value: text}}, Outputter: "no_return", Retcode: 1}); err != nil && failure == nil {
+			failure = err
+		}
+	}
+	if (r.v.on("cli_summary") || r.opts.CLISummary && !r.v.given("cli_summary")) && !r.v.given("output") {
+		r.summary(seen)
+	}
+	if failure != nil {
+		r.env.errorf("ERROR: %s", failure)
+		return ExitFailed
+	}
+	if failed {
+		r.env.errorf("ERROR: Minions returned with non-zero exit code")
+		return ExitFailed
+	}
+	return ExitOK
+}
+
+// nothing ends a run whose job was not sent: an empty document, and the error for it.
+func (r *saltRun) nothing() int {
+	if r.job.Fun == "sys.doc" {
+		r.env.errorf("No minions found to gather docs from")
+		return ExitNoReturn
+	}
+	return r.document(nil, output.Result{Value: wire.Map{}})
+}
+
+// announced prints what comes before the returns as soon as the job is sent.
+type announced struct {
+	Daemon
+	run *saltRun
+}
+
+func (a *announced) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
+	published, err := a.Daemon.Publish(ctx, p)
+	if err != nil || p.Fun == "saltutil.find_job" {
+		return published, err
+	}
+	r := a.run
+	if r.sent(published) {
+		switch {
+		case r.v.on("verbose"):
+			line := "Executing job with jid " + published.JID
+			r.env.println(line + "\n" + strings.Repeat("-", len(line)) + "\n")
+		case r.v.on("show_jid") || r.opts.ShowJID:
+			r.env.println("jid: " + published.JID)
+		}
+	}
+	return published, nil
+}
+
+func (r *saltRun) show(id string, ret gather.Return, code int) error {
+	value, err := unpacked(ret.Return)
+	if err != nil {
+		return fmt.Errorf("read return of %s: %w", id, err)
+	}
+	return r.print.show(output.Result{Value: wire.Map{{Key: id, Value: value}}, Outputter: ret.Out, Retcode: code})
+}
+
+func unpacked(raw wire.Raw) (any, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	return raw.Unpack()
+}
+
+func (r *saltRun) summary(seen map[string]answered) {
+	var silent, failed []string
+	for id, a := range seen {
+		switch {
+		case a.silent:
+			silent = append(silent, id)
+		case a.failed:
+			failed = append(failed, id)
+		}
+	}
+	rule := "-------------------------------------------"
+	line := r.env.println
+	line("\n\n" + rule + "\nSummary\n" + rule)
+	line(fmt.Sprintf("# of minions targeted: %d", len(seen)))
+	line(fmt.Sprintf("# of minions returned: %d", len(seen)-len(silent)))
+	line(fmt.Sprintf("# of minions that did not return: %d", len(silent)))
+	line(fmt.Sprintf("# of minions with errors: %d", len(failed)))
+	if r.v.on("verbose") {
+		for _, l := range []struct {
+			label string
+			ids   []string
+		}{{"Minions not responding: ", silent}, {"Minions with failures: ", failed}} {
+			if len(l.ids) > 0 {
+				sort.Strings(l.ids)
+				line(l.label + strings.Join(l.ids, " "))
+			}
+		}
+	}
+	line(rule)
+}
+
+// docs prints the documentation that minions return, each function once.
+func (r *saltRun) docs(ctx context.Context) int {
+	found := wire.Map{}
+	any := false
+	summary, err := gather.Run(ctx, &announced{Daemon: r.daemon, run: r}, r.job, r.wait, func(_ string, ret gather.Return) {
+		any = true
+		value, _ := unpacked(ret.Return)
+		m, _ := value.(wire.Map)
+		for _, p := range m {
+			name, _ := p.Key.(string)
+			if text, ok := p.Value.(string); ok && text != "" {
+				if _, known := found.Get(name); !known {
+					found = append(found, wire.Pair{Key: name, Value: text})
+				}
+			}
+		}
+	})
+	if err != nil {
+		return r.stopped(ctx, summary.JID, err)
+	}
+	if !any && len(summary.NotReturned) == 0 {
+		return r.nothing()
+	}
+	sorted, _ := pytext.SortedPairs(found)
+	for _, p := range sorted {
+		if r.v.given("output") {
+			if err := r.print.show(output.Result{Value: wire.Map{p}, Outputter: "nested"}); err != nil {
+				r.env.errorf("ERROR: %s", err)
+				return ExitFailed
+			}
+			continue
+		}
+		r.env.println(pytext.Str(p.Key) + ":\n" + pytext.Str(p.Value) + "\n")
+	}
+	return ExitOK
+}

@@ -1,0 +1,450 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+	"unicode"
+
+	"clustermaster/config"
+	"clustermaster/internal/yaml11"
+	"clustermaster/salt/gather"
+	"clustermaster/salt/output"
+	"clustermaster/serve/operator"
+	"clustermaster/wire"
+)
+
+func saltParser() *parser {
+	p := newParser("salt", "[options] '<target>' <function> [arguments]",
+		"Run functions on minions, on many at the same time, and print what they return.",
+		"salt '*' test.ping",
+		"salt -L 'web1,web2' cmd.run 'uptime' --out=txt",
+		"salt -E 'db[0-9]+' pkg.install nginx refresh=True -t 60",
+		"salt -C 'G@os:Debian and not web*' test.version --static --out=json",
+		"salt '*' test.ping,test.arg , hello")
+	p.addTimeout("Seconds to wait for returns before the minions are asked whether they still run the job. Default: 5.")
+	p.addArguments()
+	p.add("",
+		option{names: "--module-executors", dest: "module_executors", kind: textValue, value: "EXECUTOR_LIST", help: "Executors that the minions use instead of their own."},
+		option{names: "--executor-opts", dest: "executor_opts", kind: textValue, help: "Options of the executors."},
+		option{names: "-s --static", dest: "static", help: "Wait for all returns and print them as one document."},
+		option{names: "-p --progress", dest: "progress", help: "Accepted for scripts; the returns are printed as they come."},
+		option{names: "--failhard", dest: "failhard", help: "Stop a batch at the first return that failed."},
+		option{names: "--async", dest: "async", help: "Send the job, print its id and leave."},
+		option{names: "--subset", dest: "subset", kind: intValue, help: "Run on that many random minions of the target that have the function."},
+		option{names: "-v --verbose", dest: "verbose", help: "Print the job's id first, and ids in the summary."},
+		option{names: "--hide-timeout", dest: "show_timeout", kind: flagOff, help: "Accepted; minions that did not return are shown all the same, as Salt 3008 does."},
+		option{names: "--show-jid", dest: "show_jid", help: "Print the job's id first."},
+		option{names: "-b --batch --batch-size", dest: "batch", kind: textValue, help: "Run on that many minions, or percent of them, at a time."},
+		option{names: "--batch-wait", dest: "batch_wait", kind: floatValue, help: "Seconds after a return before the next minion of a batch begins."},
+		option{names: "--batch-safe-limit", dest: "batch_safe_limit", kind: intValue, help: "Run as a batch if at least that many minions match."},
+		option{names: "--batch-safe-size", dest: "batch_safe_size", kind: textValue, help: "Size of such a batch. Default: 8."},
+		option{names: "--return", dest: "return", kind: textValue, value: "RETURNER", help: "Returners of the minions that get the result as well, with commas."},
+		option{names: "--return_config", dest: "return_config", kind: textValue, value: "RETURNER_CONF", help: "Alternative configuration of the returner."},
+		option{names: "--return_kwargs", dest: "return_kwargs", kind: textValue, value: "RETURNER_KWARGS", help: "Options of the returner."},
+		option{names: "-d --doc --documentation", dest: "doc", help: "Print the documentation of functions; the target may be left out."},
+		option{names: "--args-separator", dest: "args_separator", kind: textValue, help: "What stands between the arguments of several functions. Default: ','."},
+		option{names: "--summary", dest: "cli_summary", help: "Print counts behind the returns."},
+		option{names: "--metadata", dest: "metadata", kind: textValue, help: "A map stored with the job; jobs.list_jobs can search it."},
+		option{names: "--start-event", dest: "start_event", help: "Ask the minions for an event before they begin (3008)."},
+		option{names: "--output-diff", dest: "state_output_diff", help: "Hide states that changed nothing."},
+		option{names: "--config-dump", dest: "config_dump", help: "Print the configuration files' options as YAML and exit."},
+		option{names: "--preview-target", dest: "preview_target", help: "List the minions of the target; send nothing."},
+	)
+	p.addTargets(true)
+	p.addEauth("-a ")
+	p.addOutput()
+	p.addLogging("-l --log-level")
+	return p
+}
+
+// saltRun is one run of salt.
+type saltRun struct {
+	env    Env
+	opts   *config.Options
+	v      values
+	daemon Daemon
+	print  *printer
+	job    gather.Publish
+	wait   gather.Options
+}
+
+// Salt is the command salt.
+func Salt(ctx context.Context, args []string, env Env) int {
+	p := saltParser()
+	v, operands, code, done := env.begin(p, args)
+	if done {
+		return code
+	}
+	kind, err := p.targetKind(v)
+	if err != nil {
+		return p.fail(env.Stderr, err)
+	}
+	opts, code, ok := env.configuration(v)
+	if !ok {
+		return code
+	}
+	if v.on("config_dump") {
+		fmt.Fprint(env.Stdout, string(yaml11.Dump(withoutSecrets(opts.Extra))))
+		return ExitOK
+	}
+	if len(operands) <= 1 && !v.on("doc") && !v.on("preview_target") {
+		p.help(env.Stdout)
+	}
+	run := &saltRun{env: env, opts: opts, v: v}
+	if code, err := run.read(operands, kind); err != nil {
+		var wrong usageError
+		if errors.As(err, &wrong) {
+			return p.fail(env.Stderr, err)
+		}
+		env.errorf("%s", err)
+		return code
+	}
+	if run.print, err = env.printer(v, opts); err != nil {
+		return p.fail(env.Stderr, err)
+	}
+	run.print.filterWords(run.job.Arg)
+	if run.daemon, err = env.dial(ctx, opts); err != nil {
+		return run.down(err)
+	}
+	defer run.daemon.Close()
+	return run.start(ctx)
+}
+
+// down answers for a master that can't be reached. Salt leaves with 0 then.
+func (r *saltRun) down(err error) int {
+	if r.env.noMaster(err, r.opts) {
+		return r.shown(masterDown)
+	}
+	r.env.errorf("ERROR: %s", err)
+	return ExitFailed
+}
+
+// read fills the job from operands and options. The error of a wrong command line is a usageError; others come with an exit code.
+func (r *saltRun) read(operands []string, kind string) (int, error) {
+	v := r.v
+	if v.on("preview_target") {
+		operands = append(operands, "not_a_valid_command")
+	}
+	if v.on("doc") {
+		if len(operands) == 0 {
+			operands = []string{"*"}
+		}
+		if len(operands) < 2 {
+			operands = append(operands, "sys.doc")
+		}
+		if operands[1] != "sys.doc" {
+			operands = append([]string{operands[0], "sys.doc"}, operands[1:]...)
+		}
+		if len(operands) > 3 {
+			return ExitUsage, usageError("You can only get documentation for one method at one time.")
+		}
+	}
+	switch {
+	case len(operands) == 0:
+		return ExitIncomplete, errors.New("\nCannot execute command without defining a target.\n")
+	case len(operands) == 1:
+		return ExitIncomplete, errors.New("\nIncomplete options passed.\n")
+	}
+	r.job.Tgt, r.job.TgtType, r.job.User = operands[0], kind, r.env.user()
+	if kind == "list" {
+		r.job.Tgt = listTarget(operands[0])
+	}
+	if strings.Contains(operands[1], ",") {
+		funs, groups, err := compound(operands[1], operands[2:], v.text("args_separator"))
+		if err != nil {
+			return ExitIncomplete, err
+		}
+		r.job.Fun = funs
+		for _, g := range groups {
+			r.job.Arg = append(r.job.Arg, parseInput(g, v.text("no_parse")))
+		}
+	} else {
+		r.job.Fun, r.job.Arg = operands[1], parseInput(operands[2:], v.text("no_parse"))
+	}
+	r.wait = gather.Options{Timeout: r.opts.Timeout, GatherJobTimeout: r.opts.GatherJobTimeout}
+	if t := v.integer("timeout", 0); t > 0 {
+		r.wait.Timeout = time.Duration(t) * time.Second
+	}
+	r.job.Patience = r.wait.Timeout
+	if r.opts.OrderMasters { // only syndics are told how long to wait
+		r.job.Timeout = r.wait.Timeout
+	}
+	r.job.Ret = v.text("return")
+	r.job.Kwargs = r.kwargs()
+	return ExitOK, nil
+}
+
+// kwargs are the fields that travel beside the job.
+func (r *saltRun) kwargs() wire.Map {
+	v := r.v
+	delimiter := ":"
+	if v.given("delimiter") {
+		delimiter = v.text("delimiter")
+	}
+	kw := wire.Map{
+		{Key: "show_timeout", Value: !v.given("show_timeout")}, {Key: "show_jid", Value: v.on("show_jid")}, {Key: "delimiter", Value: delimiter},
+	}
+	if c := v.text("return_config"); c != "" {
+		kw = append(kw, wire.Pair{Key: "ret_config", Value: c})
+	}
+	for _, o := range []struct{ dest, key string }{
+		{"return_kwargs", "ret_kwargs"}, {"module_executors", "module_executors"}, {"executor_opts", "executor_opts"}, {"metadata", "metadata"},
+	} {
+		if text := v.text(o.dest); text != "" {
+			kw = append(kw, wire.Pair{Key: o.key, Value: yamlArg(text)})
+		}
+	}
+	if v.on("start_event") {
+		kw = append(kw, wire.Pair{Key: "start_event", Value: true})
+	}
+	return kw
+}
+
+// listTarget cuts the ids of -L at commas and white space.
+func listTarget(text string) []string {
+	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })
+}
+
+// compound cuts several functions and their arguments apart: at stand-alone separators if their number fits, else at every separator.
+func compound(funs string, args []string, separator string) (names []string, groups [][]string, err error) {
+	if separator == "" {
+		separator = ","
+	}
+	names = strings.Split(funs, ",")
+	alone := 0
+	for _, a := range args {
+		if a == separator {
+			alone++
+		}
+	}
+	groups = [][]string{{}}
+	last := func(word string) { groups[len(groups)-1] = append(groups[len(groups)-1], word) }
+	for _, a := range args {
+		switch {
+		case alone == len(names)-1 && a == separator:
+			groups = append(groups, []string{})
+		case alone == len(names)-1 || !strings.Contains(a, separator):
+			last(a)
+		default:
+			for i, part := range strings.Split(a, separator) {
+				if i > 0 {
+					groups = append(groups, []string{})
+				}
+				if part != "" {
+					last(part)
+				}
+			}
+		}
+	}
+	switch {
+	case len(names) > len(groups):
+		return nil, nil, errors.New("Cannot execute compound command without defining all arguments.") //nolint:staticcheck // Salt's text
+	case len(names) < len(groups):
+		return nil, nil, errors.New("Cannot execute compound command with more arguments than commands.") //nolint:staticcheck // Salt's text
+	}
+	return names, groups, nil
+}
+
+// start goes one of the ways that salt has.
+func (r *saltRun) start(ctx context.Context) int {
+	v := r.v
+	switch err := r.env.login(ctx, v, r.opts, r.daemon, true); {
+	case errors.Is(err, errNoLogin):
+		r.env.errorf("ERROR: %s", err)
+		return ExitNoReturn
+	case errors.As(err, new(*operator.RefusedError)):
+		return r.unbelieved()
+	case err != nil:
+		return r.down(err)
+	}
+	if name, ok := r.job.Tgt.(string); ok && r.job.TgtType == "nodegroup" {
+		if _, known := r.opts.Nodegroups.Get(name); !known {
+			if err := r.print.show(output.Result{Value: "Node group " + name + " unavailable in " + r.opts.ConfFile, Retcode: 1}); err != nil {
+				r.env.errorf("ERROR: %s", err)
+			}
+			return ExitOK // as Salt leaves
+		}
+	}
+	if !v.on("static") && !v.given("batch") && v.integer("batch_safe_limit", 0) > 1 {
+		minions, err := r.targets(ctx)
+		if err != nil {
+			return r.down(err)
+		}
+		if len(minions) >= v.integer("batch_safe_limit", 0) {
+			r.env.println("\nNOTICE: Too many minions targeted, switching to batch execution.")
+			size := v.text("batch_safe_size")
+			if size == "" {
+				size = "8"
+			}
+			v.set["batch"] = size
+		}
+	}
+	switch {
+	case v.on("static"):
+		return r.static(ctx)
+	case v.text("batch") != "" && v.on("async"):
+		r.env.errorf("ERROR: --batch with --async needs a batch manager in the master, which is not there yet; leave one of them out")
+		return ExitNoReturn
+	case v.text("batch") != "":
+		return r.batch(ctx)
+	case v.on("preview_target"):
+		return r.preview(ctx)
+	case v.on("async"):
+		return r.async(ctx)
+	case v.integer("subset", 0) > 0:
+		return r.subset(ctx)
+	case r.job.Fun == "sys.doc":
+		return r.docs(ctx)
+	}
+	return r.gather(ctx)
+}
+
+// unbelieved ends a run whose credentials the master does not believe, as one whose order it refuses.
+func (r *saltRun) unbelieved() int {
+	p := gather.Published{Error: notAuthenticated}
+	switch {
+	case r.v.on("static"), r.v.text("batch") != "":
+		return r.noBatch(p.Error)
+	case r.v.on("async"):
+		r.sent(p)
+		return ExitFailed
+	}
+	r.sent(p)
+	return ExitOK // as Salt leaves
+}
+
+func (r *saltRun) targets(ctx context.Context) ([]string, error) {
+	delimiter := r.job.Kwargs.String("delimiter")
+	found, err := r.daemon.Targets(ctx, r.job.Tgt, r.job.TgtType, delimiter)
+	r.covered(found.Incomplete)
+	return found.Minions, err
+}
+
+// covered says so when the target was resolved without the data of all minions.
+func (r *saltRun) covered(incomplete string) {
+	if incomplete != "" {
+		r.env.logWarning(incomplete + "; minions whose grains or pillar are kept by masters that can't be reached are not targeted")
+	}
+}
+
+func (r *saltRun) preview(ctx context.Context) int {
+	minions, err := r.targets(ctx)
+	if err != nil {
+		return r.down(err)
+	}
+	return r.document(minions, output.Result{Value: minions})
+}
+
+// document prints the one document of a run; an empty one is an error.
+func (r *saltRun) document(ids []string, res output.Result) int {
+	if err := r.print.show(res); err != nil {
+		r.env.errorf("ERROR: %s", err)
+		return ExitFailed
+	}
+	if len(ids) == 0 {
+		r.env.errorf("ERROR: No return received")
+		return ExitNoReturn
+	}
+	return ExitOK
+}
+
+func (r *saltRun) async(ctx context.Context) int {
+	published, err := r.daemon.Publish(ctx, r.job)
+	if err != nil {
+		return r.down(err)
+	}
+	jid := published.JID
+	if !r.sent(published) {
+		if unwanted(published) {
+			return ExitFailed
+		}
+		jid = "0"
+	}
+	r.env.println("Executed command with job ID: " + jid)
+	return ExitOK
+}
+
+const noMatch = "No minions matched the target. No command was sent, no jid was assigned."
+
+// unresolved begins the error of a master that found nobody to send to; Salt's command has words of its own for it.
+const unresolved = "Master could not resolve minions"
+
+// unwanted tells of a job that the master would not send: not authorized, unknown nodegroup and the like.
+func unwanted(p gather.Published) bool {
+	return p.Error != "" && !strings.HasPrefix(p.Error, unresolved)
+}
+
+// reason is why the master would not send a job; empty if it would.
+func reason(p gather.Published) string {
+	if unwanted(p) {
+		return p.Error
+	}
+	return ""
+}
+
+// sent tells whether a job is on its way, and prints why not.
+func (r *saltRun) sent(p gather.Published) bool {
+	r.covered(p.Incomplete)
+	switch {
+	case unwanted(p):
+		if err := r.print.show(output.Result{Value: p.Error, Retcode: 1}); err != nil {
+			r.env.errorf("ERROR: %s", err)
+		}
+		return false
+	case len(p.Minions) == 0:
+		r.env.println(noMatch)
+		return false
+	}
+	return true
+}
+
+// subset asks who has the function, and runs it on some of them.
+func (r *saltRun) subset(ctx context.Context) int {
+	fun, _ := r.job.Fun.(string)
+	having, summary, err := gather.Having(ctx, r.daemon, r.job, r.wait, fun)
+	if err != nil {
+		return r.stopped(ctx, summary.JID, err)
+	}
+	r.covered(summary.Incomplete)
+	rand.Shuffle(len(having), func(i, j int) { having[i], having[j] = having[j], having[i] })
+	r.job.Tgt, r.job.TgtType = having[:min(len(having), r.v.integer("subset", 0))], "list"
+	return r.gather(ctx)
+}
+
+// stopped ends a run that could not wait to its end.
+func (r *saltRun) stopped(ctx context.Context, jid string, err error) int {
+	if ctx.Err() != nil {
+		if jid != "" {
+			r.env.errorf("\nThis job's jid is: %s\nExiting gracefully on Ctrl-c\n%s", jid, lateReturns(jid))
+		} else {
+			r.env.errorf("\nExiting gracefully on Ctrl-c")
+		}
+		return ExitFailed
+	}
+	if errors.Is(err, operator.ErrNoMaster) {
+		return r.down(err)
+	}
+	r.env.errorf("ERROR: %s", err)
+	return ExitFailed
+}
+
+func lateReturns(jid string) string {
+	return "The minions may not have all finished running and any remaining minions will return upon completion. To look up the return data for this job later, run the following command:\n\n" +
+		"salt-run jobs.lookup_jid " + jid
+}
+
+// withoutSecrets is the configuration as it may be shown.
+func withoutSecrets(extra map[string]any) map[string]any {
+	out := make(map[string]any, len(extra))
+	for k, v := range extra {
+		if s, ok := v.(config.Secret); ok {
+			v = fmt.Sprint(s)
+		}
+		out[k] = v
+	}
+	return out
+}

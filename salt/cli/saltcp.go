@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"clustermaster/salt/gather"
+	"clustermaster/salt/output"
+	"clustermaster/wire"
+)
+
+// maxCopied is how much one salt-cp puts into a job: the whole file travels in the message to the minions.
+const maxCopied = 16 << 20
+
+func saltCPParser() *parser {
+	p := newParser("salt-cp", "[options] '<target>' SOURCE DEST", "Copy files to minions. Every file travels whole inside one job; with --chunked in pieces.",
+		"salt-cp '*' motd /etc/motd",
+		"salt-cp -L 'web1,web2' a.conf b.conf /etc/app/",
+		"salt-cp -C '*' site /srv/www")
+	p.addTimeout("Seconds to wait for returns before the minions are asked whether they still run the job. Default: 5.")
+	p.addTargets(false)
+	p.addOutput()
+	p.add(groupFiles,
+		option{names: "-C --chunked", dest: "chunked", help: "Copy big files, and folders with all below them, in pieces; modes are kept."},
+		option{names: "-n --no-compression", dest: "no_compression", help: "Send the pieces of --chunked as they are, not compressed."},
+	)
+	p.addLogging("-l --log-level")
+	return p
+}
+
+// SaltCP is the command salt-cp.
+func SaltCP(ctx context.Context, args []string, env Env) int {
+	p := saltCPParser()
+	v, operands, code, done := env.begin(p, args)
+	if done {
+		return code
+	}
+	kind, err := p.targetKind(v)
+	if err != nil {
+		return p.fail(env.Stderr, err)
+	}
+	if len(operands) < 3 {
+		p.help(env.Stdout)
+		return p.fail(env.Stderr, usageError("Insufficient arguments"))
+	}
+	opts, code, ok := env.configuration(v)
+	if !ok {
+		return code
+	}
+	run := &saltRun{env: env, opts: opts, v: v}
+	if run.print, err = env.printer(v, opts); err != nil {
+		return p.fail(env.Stderr, err)
+	}
+	sources, dest := operands[1:len(operands)-1], operands[len(operands)-1]
+	run.job = gather.Publish{Tgt: operands[0], TgtType: kind, Fun: "cp.recv", User: env.user()}
+	if !v.on("chunked") {
+		files, code, err := loadFiles(sources)
+		if err != nil {
+			env.println(err.Error())
+			return code
+		}
+		if len(files) == 0 { // Salt prints an empty result for sources that aren't there, and leaves with 0; so does this, but says why
+			env.errorf("none of the source files is there")
+			return run.shown(wire.Map{})
+		}
+		run.job.Arg = []any{files, dest}
+	}
+	if kind == "list" {
+		run.job.Tgt = listTarget(operands[0])
+	}
+	run.job.Kwargs = run.kwargs()
+	run.wait = gather.Options{Timeout: opts.Timeout, GatherJobTimeout: opts.GatherJobTimeout}
+	if t := v.integer("timeout", 0); t > 0 {
+		run.wait.Timeout = time.Duration(t) * time.Second
+	}
+	run.job.Patience = run.wait.Timeout
+	if run.daemon, err = env.dial(ctx, opts); err != nil {
+		return run.down(err)
+	}
+	defer run.daemon.Close()
+	if v.on("chunked") {
+		return run.chunked(ctx, sources, dest)
+	}
+	return run.copy(ctx)
+}
+
+// copy sends the files and prints which arrived where.
+func (r *saltRun) copy(ctx context.Context) int {
+	all := wire.Map{}
+	summary, err := gather.Run(ctx, r.daemon, r.job, r.wait, func(id string, ret gather.Return) {
+		value, err := unpacked(ret.Return)
+		if err != nil {
+			value = err.Error()
+		}
+		all = append(all, wire.Pair{Key: id, Value: value})
+	})
+	if err != nil {
+		return r.stopped(ctx, summary.JID, err)
+	}
+	if !r.sent(summary.Published) {
+		return ExitOK
+	}
+	return r.shown(all)
+}
+
+// shown prints a value and is the exit code of a run that ends with it.
+func (r *saltRun) shown(v any) int {
+	if err := r.print.show(output.Result{Value: v}); err != nil {
+		r.env.errorf("ERROR: %s", err)
+		return ExitFailed
+	}
+	return ExitOK
+}
+
+// loadFiles reads the sources; those that aren't there are left out. With an error comes the exit code.
+func loadFiles(paths []string) (wire.Map, int, error) {
+	files, total := wire.Map{}, 0
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			continue
+		}
+		if info.IsDir() {
+			return nil, ExitFailed, fmt.Errorf("%s is a directory, only files are supported in non-chunked mode. Use \"--chunked\" command line argument.", path) //nolint:staticcheck // Salt's text
+		}
+		if !info.Mode().IsRegular() {
+			continue
+		}
+		text, err := readBounded(path, maxCopied-total)
+		if err != nil {
+			return nil, ExitFailed, err
+		}
+		total += len(text)
+		var value any = string(text)
+		if !utf8.Valid(text) {
+			value = text
+		}
+		files = files.Set(path, value)
+	}
+	return files, ExitOK, nil
+}
+
+func readBounded(path string, limit int) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read source: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err != nil {
+		return nil, fmt.Errorf("read source: %w", err)
+	}
+	if len(text) > limit {
+		return nil, fmt.Errorf("source %s is too big: the files of one command may have %d MiB together", path, maxCopied>>20)
+	}
+	return text, nil
+}

@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"clustermaster/config"
+	"clustermaster/internal/pytext"
+	"clustermaster/salt/output"
+	"clustermaster/serve/operator"
+	"clustermaster/wire"
+)
+
+func saltRunParser() *parser {
+	p := newParser("salt-run", "[options] <function> [arguments]", "Run a runner function on this master. Without a function, print what there is.",
+		"salt-run manage.status",
+		"salt-run jobs.lookup_jid 20130916125524463507",
+		"salt-run cluster.members --out=json",
+		"salt-run state.event 'salt/job/*' pretty=True",
+		"salt-run -d jobs")
+	p.addTimeout("Accepted for scripts; the functions have timeouts of their own.")
+	p.addArguments()
+	p.add("",
+		option{names: "--jid", dest: "jid", kind: textValue, help: "Id of the call instead of a new one."},
+		option{names: "-d --doc --documentation", dest: "doc", help: "Print the documentation of a function, a family, or all."},
+		option{names: "--async", dest: "async", help: "Start the function and leave."},
+		option{names: "--skip-grains", dest: "skip_grains", help: "Accepted for scripts; changes nothing."},
+	)
+	p.addEauth("-a ")
+	p.addOutput()
+	p.add(groupOutput, option{names: "--quiet", dest: "quiet", help: "Print no result and no progress."})
+	p.addLogging("-l --log-level")
+	return p
+}
+
+// SaltRun is the command salt-run.
+func SaltRun(ctx context.Context, args []string, env Env) int {
+	p := saltRunParser()
+	v, operands, code, done := env.begin(p, args)
+	if done {
+		return code
+	}
+	if v.on("doc") && len(operands) > 1 {
+		return p.fail(env.Stderr, usageError("You can only get documentation for one method at one time"))
+	}
+	opts, code, ok := env.configuration(v)
+	if !ok {
+		return code
+	}
+	show, err := env.printer(v, opts)
+	if err != nil {
+		return p.fail(env.Stderr, err)
+	}
+	run := &runnerRun{env: env, opts: opts, v: v, print: show}
+	if len(operands) > 0 {
+		run.fun, operands = operands[0], operands[1:]
+	}
+	daemon, err := env.dial(ctx, opts)
+	if err != nil {
+		return run.down(err)
+	}
+	defer daemon.Close()
+	if v.on("doc") || run.fun == "" {
+		return run.docs(ctx, daemon)
+	}
+	var notBelieved *operator.RefusedError
+	switch err := env.login(ctx, v, opts, daemon, false); {
+	case errors.Is(err, errNoLogin):
+		env.logError(err.Error())
+		return ExitOK
+	case errors.As(err, &notBelieved):
+		return run.refused(notBelieved.Text)
+	case err != nil:
+		return run.down(err)
+	}
+	return run.call(ctx, daemon, operands)
+}
+
+// runnerRun is one run of salt-run.
+type runnerRun struct {
+	env   Env
+	opts  *config.Options
+	v     values
+	print *printer
+	fun   string
+	shown bool // the function has printed its result itself
+	meter bool // a meter stands on the terminal
+}
+
+func (r *runnerRun) down(err error) int {
+	text := err.Error()
+	if r.env.noMaster(err, r.opts) {
+		text = masterDown
+	}
+	if r.fun != "" {
+		text = "Exception occurred in runner " + r.fun + ": " + text
+	}
+	if !r.v.on("quiet") {
+		r.env.println(text)
+	}
+	return ExitFailed
+}
+
+// refused shows what external_auth does not allow, as Salt does.
+func (r *runnerRun) refused(text string) int {
+	if err := r.print.show(output.Result{Value: text}); err != nil {
+		r.env.errorf("ERROR: %s", err)
+		return ExitFailed
+	}
+	return ExitOK
+}
+
+func (r *runnerRun) docs(ctx context.Context, d Daemon) int {
+	docs, err := d.Docs(ctx, r.fun)
+	if err != nil {
+		return r.down(err)
+	}
+	sorted, _ := pytext.SortedPairs(docs)
+	for _, p := range sorted {
+		r.env.println(pytext.Str(p.Key) + ":\n" + pytext.Str(p.Value))
+	}
+	return ExitOK
+}
+
+func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
+	args, kwargs := parseWords(words, r.v.text("no_parse"))
+	kwargs, err := r.env.askPassphrase(r.fun, args, kwargs)
+	if err == nil {
+		kwargs, err = r.env.askExport(r.fun, args, kwargs)
+	}
+	if err != nil {
+		r.env.errorf("ERROR: %s", err)
+		return ExitFailed
+	}
+	req := operator.RunRequest{Fun: r.fun, Args: args, Kwargs: kwargs, JID: r.v.text("jid"), User: r.env.user(), Async: r.v.on("async")}
+	res, err := d.Run(ctx, req, r.meanwhile)
+	var notAllowed *operator.RefusedError
+	switch {
+	case errors.As(err, &notAllowed):
+		return r.refused(notAllowed.Text)
+	case ctx.Err() != nil:
+		r.env.errorf("\nExiting gracefully on Ctrl-c")
+		return ExitFailed
+	case errors.Is(err, operator.ErrNoMaster):
+		return r.down(err)
+	case err != nil:
+		r.env.println("Exception occurred in runner " + r.fun + ": " + err.Error())
+		return ExitFailed
+	case req.Async:
+		if level := r.level(); level != "error" && level != "critical" && level != "quiet" {
+			r.env.logWarning("Running in asynchronous mode. The result can be read from the events of the master or from the job cache. This execution is running under tag salt/run/" + res.JID)
+		}
+		return ExitOK
+	}
+	if !r.v.on("quiet") && !r.shown {
+		if err := r.print.show(result(res)); err != nil {
+			r.env.errorf("ERROR: %s", err)
+			return ExitFailed
+		}
+	}
+	return res.Retcode
+}
+
+// level is the level of messages on the terminal.
+func (r *runnerRun) level() string {
+	if r.v.given("log_level") {
+		return r.v.text("log_level")
+	}
+	return r.opts.LogLevel
+}
+
+// meanwhile prints what a function shows before it ends.
+func (r *runnerRun) meanwhile(kind string, v any) {
+	if r.meter {
+		fmt.Fprint(r.env.Stdout, "\r\x1b[K")
+		r.meter = false
+	}
+	switch kind {
+	case "meter":
+		if line := pytext.Str(v); r.env.Terminal && !r.v.on("quiet") && line != "" {
+			fmt.Fprint(r.env.Stdout, line)
+			r.meter = true
+		}
+	case "show":
+		if r.v.text("output") == "" && !r.v.on("quiet") {
+			fmt.Fprint(r.env.Stdout, pytext.Str(v))
+			r.shown = true
+		}
+	case "print":
+		fmt.Fprint(r.env.Stdout, pytext.Str(v))
+	case "warning":
+		r.env.logWarning(strings.TrimRight(pytext.Str(v), "\n"))
+	case "progress":
+		if r.v.on("quiet") {
+			return
+		}
+		doc := wire.Map{{Key: "suffix", Value: "progress"}, {Key: "event", Value: v}}
+		event, _ := v.(wire.Map)
+		if err := r.print.show(output.Result{Value: doc, Outputter: event.String("outputter")}); err != nil {
+			r.env.errorf("ERROR: %s", err)
+		}
+	}
+}
+
+// result is what of an outcome is printed: the data alone if the function only chose an outputter for it.
+func result(res operator.RunResult) output.Result {
+	if res.NotRun {
+		return output.Result{Value: res.Return, Outputter: "nested"}
+	}
+	out := output.Result{Value: res.Return, Outputter: res.Outputter}
+	if m, ok := res.Return.(wire.Map); ok && len(m) == 2 {
+		data, hasData := m.Get("data")
+		if name := m.String("outputter"); hasData && name != "" {
+			out = output.Result{Value: data, Outputter: name}
+		}
+	}
+	return out
+}

@@ -1,0 +1,287 @@
+package mastertops
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"clustermaster/internal/dictupdate"
+	"clustermaster/internal/smallfile"
+	"clustermaster/salt/render"
+	"clustermaster/wire"
+)
+
+// defaultClasses is where saltclass looks without a path.
+const defaultClasses = "/srv/saltclass"
+
+// Bounds of what one minion's answer reads.
+const (
+	maxClassFile = 8 << 20 // bytes
+	maxClasses   = 4096
+	maxEntries   = 1 << 20 // of folders, as links lead through them
+)
+
+// classes is the module saltclass: nodes/**/ID.yml names classes, and those further ones, in classes/; each may have states. Files are
+// templates that see the pillars of what was read before (Salt's utils/saltclass.py).
+type classes struct {
+	path     string
+	renderer renderer
+	log      *slog.Logger
+}
+
+// reading is the work for one minion.
+type reading struct {
+	classes
+	req    Request
+	pillar wire.Map // of what was read so far; templates see it
+	seen   map[string]bool
+	order  []wire.Map // classes, the nested ones before those that name them, and the node
+}
+
+// states is environment to the states of all classes and of the node, each once. The environment is that of the last that has one.
+func (c classes) states(ctx context.Context, req Request) (wire.Map, error) {
+	r := &reading{classes: c, req: req, pillar: wire.Map{}, seen: make(map[string]bool)}
+	node, err := r.node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.pillar = overlay(r.pillar, mapOf(node, "pillars"))
+	if err := r.expand(ctx, listOf(node, "classes")); err != nil {
+		return nil, err
+	}
+	r.order = append(r.order, node)
+	env, states := "", []any{}
+	for _, m := range r.order {
+		if v, has := m.Get("environment"); has {
+			env, _ = v.(string)
+		}
+		for _, state := range listOf(m, "states") {
+			if !dictupdate.Contains(states, state) {
+				states = append(states, state)
+			}
+		}
+	}
+	return wire.Map{{Key: env, Value: states}}, nil
+}
+
+// node reads the definition of the minion: a file of its name, in any folder below nodes.
+func (r *reading) node(ctx context.Context) (wire.Map, error) {
+	found, left := "", maxEntries
+	err := walk(filepath.Join(r.path, "nodes"), &left, func(path string) {
+		if filepath.Base(path) == r.req.ID+".yml" {
+			found = path
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if found == "" {
+		r.log.Warn("saltclass has no node definition", "minion", r.req.ID, "path", r.path)
+		return wire.Map{}, nil
+	}
+	m, err := r.file(ctx, found)
+	if err == nil && len(m) == 0 {
+		err = fmt.Errorf("read %s: it is empty", found)
+	}
+	return m, err
+}
+
+// expand reads classes, and what they name, in the order in which their states come.
+func (r *reading) expand(ctx context.Context, names []any) error {
+	for _, name := range r.matching(names) {
+		if r.seen[name] {
+			continue
+		}
+		if len(r.seen) == maxClasses {
+			return fmt.Errorf("more than %d classes", maxClasses)
+		}
+		r.seen[name] = true
+		class, err := r.class(ctx, name)
+		if err != nil {
+			return err
+		}
+		r.pillar = overlay(r.pillar, mapOf(class, "pillars"))
+		if err := r.expand(ctx, listOf(class, "classes")); err != nil {
+			return err
+		}
+		r.order = append(r.order, class)
+	}
+	return nil
+}
+
+// places are the files that a class a.b may be: classes/a.b.yml, classes/a/b.yml, classes/a/b/init.yml.
+func (r *reading) places(name string) []string {
+	dir, nested := filepath.Join(r.path, "classes"), strings.ReplaceAll(name, ".", string(filepath.Separator))
+	return []string{filepath.Join(dir, name+".yml"), filepath.Join(dir, nested+".yml"), filepath.Join(dir, nested, "init.yml")}
+}
+
+// matching are the classes that names, which may be globs, mean, each once.
+func (r *reading) matching(names []any) []string {
+	var out []string
+	dir := filepath.Join(r.path, "classes") + string(filepath.Separator)
+	for _, v := range names {
+		name, ok := v.(string)
+		if !ok {
+			continue
+		}
+		before := len(out)
+		for _, pattern := range r.places(name) {
+			files, _ := filepath.Glob(pattern)
+			slices.Sort(files)
+			for _, file := range files {
+				rest, inside := strings.CutPrefix(file, dir)
+				if !inside {
+					continue
+				}
+				class := strings.TrimSuffix(strings.ReplaceAll(strings.TrimSuffix(rest, ".yml"), string(filepath.Separator), "."), ".init")
+				if !slices.Contains(out, class) {
+					out = append(out, class)
+				}
+			}
+		}
+		if len(out) == before {
+			r.log.Warn("saltclass has no such class", "class", name, "minion", r.req.ID)
+		}
+	}
+	return out
+}
+
+// class reads a class.
+func (r *reading) class(ctx context.Context, name string) (wire.Map, error) {
+	for _, path := range r.places(name) {
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			return r.file(ctx, path)
+		}
+	}
+	r.log.Warn("saltclass has no such class", "class", name, "minion", r.req.ID)
+	return wire.Map{}, nil
+}
+
+// prelude gives templates the names that saltclass has, on the line where they begin.
+const prelude = "{%- set __salt__ = {} -%}"
+
+// file renders a file and reads its YAML.
+func (r *reading) file(ctx context.Context, path string) (wire.Map, error) {
+	text, err := smallfile.Read(path, maxClassFile)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Contains(text, []byte("{{")) || bytes.Contains(text, []byte("{%")) || bytes.Contains(text, []byte("{#")) {
+		v, err := r.renderer.Render(ctx, render.Source{Path: path, Data: append([]byte(prelude), text...)}, "jinja", render.Context{
+			ID: r.req.ID, Grains: r.req.Grains, Opts: wire.Map{{Key: "allow_undefined", Value: true}},
+			Vars: wire.Map{
+				{Key: "__opts__", Value: r.req.Opts}, {Key: "__grains__", Value: r.req.Grains}, {Key: "__pillar__", Value: r.pillar},
+				{Key: "minion_id", Value: r.req.ID},
+			},
+		}, folder(filepath.Dir(path)))
+		if err != nil {
+			return nil, fmt.Errorf("render %s: %w", path, err)
+		}
+		rendered, _ := v.(string)
+		text = []byte(rendered)
+	}
+	v, err := yaml(ctx, r.renderer, path, string(text))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	switch v := v.(type) {
+	case nil:
+		return wire.Map{}, nil
+	case wire.Map:
+		return v, nil
+	}
+	return nil, fmt.Errorf("read %s: not a map", path)
+}
+
+// folder is where a template's imports lie.
+type folder string
+
+// Call implements render.Host: saltclass gives templates no functions.
+func (folder) Call(context.Context, string, []any, wire.Map) (any, error) {
+	return nil, render.ErrUnknownFunction
+}
+
+// File implements render.Host.
+func (f folder) File(_ context.Context, _, path string) ([]byte, bool, error) {
+	if !filepath.IsLocal(path) {
+		return nil, false, nil
+	}
+	text, err := smallfile.Read(filepath.Join(string(f), path), maxClassFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return text, err == nil, err
+}
+
+// walk calls fn for the files below a folder, through links to folders too, for at most so many entries. A folder that is not there has none.
+func walk(dir string, left *int, fn func(path string)) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil //nolint:nilerr // as os.walk does
+	}
+	for _, e := range entries {
+		if *left--; *left < 0 {
+			return fmt.Errorf("more than %d files and folders; does a link lead back to where it is?", maxEntries)
+		}
+		path := filepath.Join(dir, e.Name())
+		info, err := os.Stat(path)
+		switch {
+		case err != nil: // gone, or a link to nothing
+		case !info.IsDir():
+			fn(path)
+		default:
+			if err := walk(path, left, fn); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// overlay lays b over a: maps are joined, lists appended; a list that begins with "^" takes the place of the other. Neither is written to.
+func overlay(a, b wire.Map) wire.Map {
+	out := slices.Clone(a)
+	for _, p := range b {
+		i := dictupdate.Find(out, p.Key)
+		if i < 0 {
+			out = append(out, p)
+			continue
+		}
+		value := p.Value
+		switch v := value.(type) {
+		case []any:
+			if old, ok := out[i].Value.([]any); ok {
+				if len(v) > 0 && v[0] == "^" {
+					value = v[1:]
+				} else {
+					value = slices.Concat(old, v)
+				}
+			}
+		case wire.Map:
+			if old, ok := out[i].Value.(wire.Map); ok {
+				value = overlay(old, v)
+			}
+		}
+		out[i].Value = value
+	}
+	return out
+}
+
+func mapOf(m wire.Map, key string) wire.Map {
+	v, _ := m.Get(key)
+	out, _ := v.(wire.Map)
+	return out
+}
+
+func listOf(m wire.Map, key string) []any {
+	v, _ := m.Get(key)
+	out, _ := v.([]any)
+	return out
+}

@@ -1,0 +1,94 @@
+package mastertops
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"clustermaster/internal/dictupdate"
+	"clustermaster/salt/render"
+	"clustermaster/wire"
+)
+
+// Request is what a minion asks with.
+type Request struct {
+	ID           string // that the channel has confirmed
+	Opts, Grains wire.Map
+}
+
+// Deps is what tops asks of the daemon.
+type Deps struct {
+	// Output runs a command line and returns what it prints.
+	Output   func(ctx context.Context, command string) (string, error)
+	Renderer renderer
+	Log      *slog.Logger
+}
+
+type renderer interface {
+	Render(ctx context.Context, src render.Source, pipe string, c render.Context, h render.Host) (any, error)
+}
+
+// yaml reads a document; nil is an empty one.
+func yaml(ctx context.Context, r renderer, path, text string) (any, error) {
+	if strings.HasPrefix(text, "#!") { // a comment here, and no choice of renderers
+		text = " " + text
+	}
+	return r.Render(ctx, render.Source{Path: path, Data: []byte(text)}, "yaml", render.Context{}, nil)
+}
+
+// module is one of master_tops. Its answer maps environments to lists of SLS names.
+type module struct {
+	name string
+	ask  func(ctx context.Context, r Request) (wire.Map, error)
+}
+
+// Tops asks the modules of the option. It is safe for concurrent use.
+type Tops struct {
+	modules []module
+	log     *slog.Logger
+}
+
+// New reads the option master_tops: module to its own options. Salt's other modules want software of their own (reclass, varstack, a Cobbler or
+// Mongo server). Error: a module that there is not, or options of the wrong shape.
+func New(option wire.Map, d Deps) (*Tops, error) {
+	t := &Tops{log: d.Log.With("component", "tops")}
+	for _, p := range option {
+		name, _ := p.Key.(string)
+		switch name {
+		case "ext_nodes":
+			command, ok := p.Value.(string)
+			if !ok || command == "" {
+				return nil, fmt.Errorf("master_tops: ext_nodes: %v is no command", p.Value)
+			}
+			t.modules = append(t.modules, module{name, extNodes(command, d)})
+		case "saltclass":
+			own, ok := p.Value.(wire.Map)
+			path := defaultClasses
+			if v, given := own.Get("path"); given {
+				path, ok = v.(string)
+			}
+			if !ok {
+				return nil, fmt.Errorf("master_tops: saltclass: %v is no map with a path", p.Value)
+			}
+			t.modules = append(t.modules, module{name, classes{path: path, renderer: d.Renderer, log: t.log}.states})
+		default:
+			return nil, fmt.Errorf("master_tops: there is no module %v; use ext_nodes or saltclass", p.Key)
+		}
+	}
+	return t, nil
+}
+
+// Ask returns environment to SLS names for a minion, lists of several modules joined.
+func (t *Tops) Ask(ctx context.Context, r Request) wire.Map {
+	all := wire.Map{}
+	for _, m := range t.modules {
+		said, err := m.ask(ctx, r)
+		if err != nil {
+			t.log.Error("a module of master_tops failed; the minion gets none of its states", "module", m.name, "minion", r.ID, "err", err)
+			continue
+		}
+		all = dictupdate.Recurse(all, said, true)
+	}
+	return all
+}

@@ -1,0 +1,61 @@
+package modules
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/template-functions.md")
+
+const docPath = "../../docs/template-functions.md"
+
+// TestDocs: the manual lists exactly the functions that are there, with their parameters.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	m := New(Deps{})
+	var b strings.Builder
+	b.WriteString(`# Functions in templates
+
+What ` + "`salt['module.function'](...)`" + ` may call in pillar and top files. Grains, pillar and options are the minion's (but ` + "`opts.id`" + `, which
+functions see as the master's, as in Salt); commands, files and addresses are the master's. Parameters and results are those of Salt 3008's
+module of that name (salt/modules/MODULE.py); an unknown function is an error that names it. Where no shell is named it is the master's $SHELL, or
+/bin/sh. The list is written by
+` + "`go test ./salt/modules -run TestDocs -update`" + `.
+
+| function | parameters |
+|---|---|
+`)
+	for _, name := range m.Names() {
+		f := m.byName[name]
+		var params []string
+		for _, p := range f.params {
+			switch {
+			case !p.optional:
+				params = append(params, p.name)
+			case p.fallback == nil:
+				params = append(params, p.name+"=None")
+			default:
+				params = append(params, fmt.Sprintf("%s=%v", p.name, p.fallback))
+			}
+		}
+		if f.rest {
+			params = append(params, "...")
+		}
+		fmt.Fprintf(&b, "| `%s` | %s |\n", name, strings.Join(params, ", "))
+	}
+	if *update {
+		if err := os.WriteFile(docPath, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(docPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != b.String() {
+		t.Errorf("%s is out of date: go test ./salt/modules -run TestDocs -update", docPath)
+	}
+}

@@ -1,0 +1,100 @@
+package orchestrate_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermaster/internal/salttrees"
+	"clustermaster/salt/orchestrate"
+	"clustermaster/wire"
+)
+
+// TestBounds: trees that would need too much are refused by name, soon.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	many := func(n int, form string) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(strings.ReplaceAll(form, "N", fmt.Sprint(i)))
+		}
+		return b.String()
+	}
+	for _, c := range []struct {
+		name, why string
+		data      func(t *testing.T) wire.Map
+	}{
+		{"states", "more than 100000 states", func(*testing.T) wire.Map {
+			names := make([]any, 100_001)
+			for i := range names {
+				names[i] = fmt.Sprint(i)
+			}
+			return wire.Map{{Key: "a", Value: wire.Map{{Key: "test", Value: []any{"nop", wire.Map{{Key: "names", Value: names}}}}}}}
+		}},
+		{"requisites", "more than 1000000 requisites", func(t *testing.T) wire.Map {
+			return salttrees.YAML(t, many(1_500, "sN: {test: [nop, {require: [{test: 't*'}]}]}\n")+many(1_500, "tN: {test: [nop]}\n"))
+		}},
+		{"copies", "more than 2000000 values", func(t *testing.T) wire.Map {
+			return salttrees.YAML(t, "a:\n  test:\n  - nop\n  - list: ["+strings.Repeat("1,", 2_000)+"]\n  - names: ["+many(2_000, "nN,")+"]\n")
+		}},
+		{"depth", "nested deeper than 100 levels", func(*testing.T) wire.Map {
+			v := any("x")
+			for range 200 {
+				v = []any{v}
+			}
+			return wire.Map{{Key: "a", Value: wire.Map{{Key: "test", Value: []any{"nop", wire.Map{{Key: "list", Value: v}}}}}}}
+		}},
+		{"looking up names", "look up states", func(t *testing.T) wire.Map {
+			return salttrees.YAML(t, many(9_000, "sN: {test: [nop, {use: [{test: nobody}]}]}\n"))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			ret, err := inMemory(nil).High(ctx, c.data(t), orchestrate.Request{})
+			if err == nil || !strings.Contains(err.Error(), c.why) {
+				t.Errorf("%T, %v; want %q", ret, err, c.why)
+			}
+		})
+	}
+}
+
+// TestLongChains: as many states as there may be, each requiring the one before, compile and run; so does a circle of them as an error.
+func TestLongChains(t *testing.T) {
+	t.Parallel()
+	const n = 20_000
+	data := make(wire.Map, n)
+	for i := range data {
+		data[i] = wire.Pair{Key: fmt.Sprint("s", i), Value: wire.Map{{Key: "__sls__", Value: "x"}, {Key: "test", Value: []any{"nop", wire.Map{{Key: "require", Value: []any{wire.Map{{Key: "test", Value: fmt.Sprint("s", i+1)}}}}}}}}}
+	}
+	o := inMemory(nil)
+	ret, err := o.High(t.Context(), append(data[:n-1:n-1], wire.Pair{Key: fmt.Sprint("s", n-1), Value: wire.Map{{Key: "__sls__", Value: "x"}, {Key: "test", Value: []any{"nop"}}}}), orchestrate.Request{})
+	if m, _ := ret.(wire.Map); err != nil || len(m) != n || !orchestrate.Succeeded(m) || m[0].Key != fmt.Sprintf("test_|-s%[1]d_|-s%[1]d_|-nop", n-1) {
+		t.Errorf("%d returns: %v", len(m), err)
+	}
+	data[n-1].Value.(wire.Map)[1].Value = []any{"nop", wire.Map{{Key: "require", Value: []any{wire.Map{{Key: "test", Value: "s0"}}}}}}
+	ret, err = o.High(t.Context(), data, orchestrate.Request{})
+	if texts, _ := ret.([]any); err != nil || len(texts) != 1 || !strings.HasPrefix(texts[0].(string), "Recursive requisites were found: ({'SLS': 'x', 'ID': 's") {
+		t.Errorf("%.200v: %v", ret, err)
+	}
+}
+
+// TestDeepIncludes: a chain of includes that does not end is refused.
+func TestDeepIncludes(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for i := range 300 {
+		write(t, root, fmt.Sprintf("files/s%d.sls", i), fmt.Sprintf("include: [s%d]\na%d: {test.nop: []}\n", i+1, i))
+	}
+	o := newOrchestrator(t, root, nil, nil)
+	if ret, err := o.SLS(t.Context(), orchestrate.Request{Mods: []string{"s0"}}); err == nil || !strings.Contains(err.Error(), "deeper than 200 levels") {
+		t.Errorf("%.100v, %v", ret, err)
+	}
+	write(t, root, "files/s150.sls", "last: {test.nop: []}\n")
+	if ret, err := newOrchestrator(t, root, nil, nil).SLS(t.Context(), orchestrate.Request{Mods: []string{"s0"}}); err != nil || len(ret.(wire.Map)) != 151 {
+		t.Errorf("%.100v, %v", ret, err)
+	}
+}

@@ -1,0 +1,450 @@
+package orchestrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// call runs the function of a chunk, again if it asks for retries. An error ends the whole run.
+func (x *run) call(ctx context.Context, ch *chunk) (wire.Map, error) {
+	try := ch.try
+	ret, err := x.once(ctx, ch)
+	again, retry := ch.get("retry")
+	_, beside := ch.get("parallel")
+	_, started := ret.Get("start_time")
+	if err != nil || try || !started || !retry || beside {
+		return unify(ret, err)
+	}
+	r := retryOf(again)
+	if x.test {
+		return unify(ret.Set("comment", r.told(ret)), nil)
+	}
+	var said []string
+	start, _ := ret.Get("start_time")
+	took := 0.0
+	for attempt := 1; !r.done(ret) && attempt < r.attempts; attempt++ {
+		said = append(said, attemptText(attempt, ret))
+		pause := r.pause()
+		took += number(ret, "duration") + milliseconds(pause)
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+		if ret, err = x.once(ctx, ch); err != nil {
+			return nil, err
+		}
+	}
+	if ret, err = unify(ret, nil); len(said) > 0 {
+		last, _ := ret.Get("comment")
+		text := ""
+		if pytext.Truth(last) {
+			text = pytext.Str(last)
+		}
+		ret = ret.Set("comment", strings.Join(append(said, text), "\n")).Set("duration", took+number(ret, "duration")).Set("start_time", start)
+	}
+	return ret, err
+}
+
+func number(m wire.Map, key string) float64 {
+	v, _ := m.Get(key)
+	f, _ := v.(float64)
+	return f
+}
+
+func attemptText(attempt int, ret wire.Map) string {
+	result, _ := ret.Get("result")
+	comment, _ := ret.Get("comment")
+	return fmt.Sprintf(`Attempt %d: Returned a result of "%s", with the following comment: "%s"`, attempt, pytext.Str(result), pytext.Str(comment))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// retry is how often a state is run until its result is as it should be.
+type retry struct {
+	until                     bool
+	attempts, interval, splay int
+}
+
+// maxAttempts bounds retries: the comment has a line of each.
+const maxAttempts = 10_000
+
+func retryOf(v any) retry {
+	r := retry{until: true, attempts: 2, interval: 30}
+	switch v := v.(type) {
+	case bool:
+		if !v {
+			r.attempts = 0
+		}
+	case wire.Map:
+		if b, ok := orElse(v, "until", true).(bool); ok {
+			r.until = b
+		}
+		for key, to := range map[string]*int{"attempts": &r.attempts, "interval": &r.interval, "splay": &r.splay} {
+			if n, ok := integer(orElse(v, key, nil)); ok {
+				*to = int(min(max(n, 0), 1<<31))
+			}
+		}
+	}
+	r.attempts = min(r.attempts, maxAttempts)
+	return r
+}
+
+func (r retry) done(ret wire.Map) bool {
+	result, _ := ret.Get("result")
+	return result == r.until
+}
+
+func (r retry) pause() time.Duration {
+	s := r.interval
+	if r.splay > 0 {
+		s += rand.IntN(r.splay + 1)
+	}
+	return time.Duration(s) * time.Second
+}
+
+// told is the comment of a test run.
+func (r retry) told(ret wire.Map) string {
+	comment, _ := ret.Get("comment")
+	text := ""
+	if pytext.Truth(comment) {
+		text = pytext.Str(comment)
+	}
+	return text + "  " + fmt.Sprintf("The state would be retried every %d seconds (with a splay of up to %d seconds) a maximum of %d times or until a result of %s is returned",
+		r.interval, r.splay, r.attempts, pytext.Repr(r.until))
+}
+
+// once runs the function of a chunk one time: Salt's State.call. The return is still as the function gave it.
+func (x *run) once(ctx context.Context, ch *chunk) (wire.Map, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	began := x.o.deps.Now()
+	fun, umask, wrong := x.verify(ch)
+	if len(wrong) > 0 {
+		ret := wire.Map{
+			{Key: "result", Value: false}, {Key: "name", Value: ch.name}, {Key: "changes", Value: wire.Map{}},
+			{Key: "comment", Value: strings.Join(wrong, "\n") + "\n"}, {Key: "__run_num__", Value: x.number},
+		}
+		x.number++
+		return ret, nil
+	}
+	args, err := bind(ch, fun)
+	if err != nil {
+		return nil, err
+	}
+	ret := x.judged(ctx, ch, fun, args, umask)
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	try := ch.try
+	if ch.try = false; try || ret == nil {
+		return ret, nil
+	}
+	ret = ret.Set("__sls__", ch.sls).Set("__run_num__", x.number)
+	x.number++
+	if hide, _ := ch.get("no_log"); pytext.Truth(hide) {
+		for _, key := range []string{"name", "comment", "changes"} {
+			v, _ := ret.Get(key)
+			ret = ret.Set(key, Masked(v))
+		}
+	}
+	x.refresh(ctx, ch)
+	ret = ret.Set("start_time", clock(began)).Set("duration", milliseconds(x.o.deps.Now().Sub(began))).Set("__id__", ch.id)
+	x.o.log.Debug("state ran", "jid", x.req.JID, "fun", ch.module+"."+ch.fun, "id", ch.id, "took", x.o.deps.Now().Sub(began))
+	return ret, nil
+}
+
+// verify says what is wrong with a chunk: Salt's verify_data. umask is -1 for none.
+func (x *run) verify(ch *chunk) (fun Function, umask int, wrong []string) {
+	umask = -1
+	if _, text := ch.name.(string); !text && pytext.Truth(ch.name) {
+		in := ""
+		if ch.sls != nil {
+			in = "in SLS '" + show(ch.sls) + "' "
+		}
+		wrong = append(wrong, fmt.Sprintf("ID '%s' %sis not formed as a string, but is a %s", show(ch.name), in, typeName(ch.name)))
+	}
+	if v, ok := ch.get("umask"); ok {
+		n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(pytext.Str(v)), "0o"), 8, 12)
+		if err != nil {
+			wrong = append(wrong, "Invalid umask: "+show(v))
+		}
+		umask = int(n)
+	}
+	if len(wrong) > 0 {
+		return fun, umask, wrong
+	}
+	full := ch.module + "." + ch.fun
+	fun, ok := x.o.deps.Functions.Lookup(full)
+	if !ok {
+		if ch.sls == nil {
+			return fun, umask, []string{fmt.Sprintf("Specified state '%s' was not found", full)}
+		}
+		return fun, umask, []string{fmt.Sprintf("State '%s' was not found in SLS '%s'", full, show(ch.sls)), fmt.Sprintf("Reason: '%s' is not available.", full)}
+	}
+	for _, p := range fun.Params {
+		if _, given := ch.get(p.Name); p.Required && !given {
+			wrong = append(wrong, fmt.Sprintf("Missing parameter %s for state %s", p.Name, full))
+		}
+	}
+	return fun, umask, wrong
+}
+
+// bind gives the parameters of a function their values: Salt's format_call. Keywords that it does not take are an error that ends the run.
+func bind(ch *chunk, fun Function) (wire.Map, error) {
+	args := make(wire.Map, 0, len(fun.Params))
+	for _, p := range fun.Params {
+		v, given := ch.get(p.Name)
+		if !given {
+			v = p.Default
+		}
+		args = append(args, wire.Pair{Key: p.Name, Value: v})
+	}
+	var unknown []string
+	for _, p := range ch.low {
+		key := pytext.Str(p.Key)
+		if internal[key] || key == "name_order" || slices.ContainsFunc(fun.Params, func(q Param) bool { return q.Name == key }) {
+			continue
+		}
+		if fun.VarKwargs {
+			args = append(args, p)
+		} else {
+			unknown = append(unknown, "'"+key+"'")
+		}
+	}
+	full := ch.module + "." + ch.fun
+	switch n := len(unknown); n {
+	case 0:
+		return args, nil
+	case 1:
+		return nil, fmt.Errorf("%s is an invalid keyword argument for '%s'", unknown[0], full)
+	default:
+		return nil, fmt.Errorf("%s and %s are invalid keyword arguments for '%s'", strings.Join(unknown[:n-1], ", "), unknown[n-1], full)
+	}
+}
+
+// judged runs a function unless a condition says that it needn't, and lets check_cmd judge the outcome.
+func (x *run) judged(ctx context.Context, ch *chunk, fun Function, args wire.Map, umask int) wire.Map {
+	ret, err := x.conditional(ctx, ch, fun, args, umask)
+	if _, ok := ch.get("check_cmd"); ok && err == nil {
+		if _, own := x.o.deps.Functions.Lookup(ch.module + ".mod_run_check_cmd"); !own {
+			var more wire.Map
+			more, err = x.checkCommand(ctx, ch)
+			ret = overlay(ret, more)
+		}
+	}
+	if err != nil {
+		return exception(ch, err)
+	}
+	return ret
+}
+
+func (x *run) conditional(ctx context.Context, ch *chunk, fun Function, args wire.Map, umask int) (wire.Map, error) {
+	conditions := slices.ContainsFunc([]string{"unless", "onlyif", "creates"}, func(key string) bool { _, ok := ch.get(key); return ok })
+	if _, own := x.o.deps.Functions.Lookup(ch.module + ".mod_run_check"); conditions && !own {
+		more, err := x.conditions(ctx, ch)
+		if err != nil {
+			return nil, err
+		}
+		if result, _ := more.Get("result"); result == true {
+			return overlay(wire.Map{{Key: "result", Value: false}, {Key: "name", Value: ch.name}, {Key: "changes", Value: wire.Map{}}}, more), nil
+		}
+	}
+	if ret, err := x.globalConditions(ctx, ch); ret != nil || err != nil {
+		return ret, err
+	}
+	c := x.callOf(ch, umask)
+	if beside, _ := ch.get("parallel"); pytext.Truth(beside) && !ch.try {
+		return x.startParallel(ctx, ch, func(ctx context.Context) wire.Map { return x.beside(ctx, ch, fun, c, args) }), nil
+	}
+	return x.invoke(ctx, fun, c, args)
+}
+
+func (x *run) callOf(ch *chunk, umask int) Call {
+	env := "base"
+	for _, key := range []string{"__env__", "saltenv"} {
+		if v, ok := ch.get(key); ok {
+			env = show(v)
+		}
+	}
+	name, _ := ch.name.(string)
+	sls, _ := ch.sls.(string)
+	who := x.who
+	who.Saltenv = env
+	return Call{
+		State: ch.module, Fun: ch.fun, SFun: ch.low.String("sfun"), ID: ch.id, SLS: sls, Name: name, Env: env, Umask: umask, Test: x.test || ch.try,
+		JID: x.req.JID, User: x.req.User, Master: who, Watched: ch.watched,
+	}
+}
+
+// invoke calls the function, with the slots among its arguments filled.
+func (x *run) invoke(ctx context.Context, fun Function, c Call, args wire.Map) (ret wire.Map, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			x.o.log.Error("state function panicked", "fun", c.State+"."+c.Fun, "id", c.ID, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			ret, err = nil, fmt.Errorf("function %s.%s broke: %v; the master's log has the details", c.State, c.Fun, p)
+		}
+	}()
+	if c.Args, err = x.slots(ctx, c.Master, args); err != nil {
+		return nil, err
+	}
+	if v, ok := c.Args.Get("name"); ok {
+		c.Name = pytext.Str(v)
+	}
+	return fun.Run(ctx, c)
+}
+
+// beside runs a parallel state, with its retries.
+func (x *run) beside(ctx context.Context, ch *chunk, fun Function, c Call, args wire.Map) wire.Map {
+	one := func() wire.Map {
+		began := x.o.deps.Now()
+		ret, err := x.invoke(ctx, fun, c, args)
+		if err != nil {
+			ret = exception(ch, err)
+		}
+		ret, _ = unify(ret, nil)
+		return ret.Set("start_time", clock(began)).Set("duration", milliseconds(x.o.deps.Now().Sub(began))).Set("__parallel__", true)
+	}
+	ret := one()
+	again, ok := ch.get("retry")
+	if !ok {
+		return ret
+	}
+	r := retryOf(again)
+	if x.test {
+		return ret.Set("comment", r.told(ret))
+	}
+	start, _ := ret.Get("start_time")
+	for attempt := 1; attempt <= r.attempts && !r.done(ret); attempt++ {
+		pause := r.pause()
+		if sleep(ctx, pause) != nil {
+			break
+		}
+		before := ret
+		ret = one().Without("__parallel__")
+		said := ""
+		if comment, _ := ret.Get("comment"); pytext.Truth(comment) {
+			said = attemptText(attempt, ret)
+		}
+		had, _ := before.Get("comment")
+		ret = ret.Set("comment", pytext.Str(had)+"\n"+said).Set("duration", number(ret, "duration")+number(before, "duration")+milliseconds(pause)).Set("start_time", start)
+	}
+	return ret
+}
+
+// exception is the return of a function that failed.
+func exception(ch *chunk, err error) wire.Map {
+	return wire.Map{
+		{Key: "result", Value: false}, {Key: "name", Value: ch.name}, {Key: "changes", Value: wire.Map{}},
+		{Key: "comment", Value: "An exception occurred in this state: " + err.Error() + "\n"},
+	}
+}
+
+// overlay lays a map over another, in place.
+func overlay(ret, more wire.Map) wire.Map {
+	for _, p := range more {
+		ret = ret.Set(pytext.Str(p.Key), p.Value)
+	}
+	return ret
+}
+
+// unify checks a return, if there is no error, and makes its comment one text: Salt's OutputUnifier.
+func unify(ret wire.Map, err error) (wire.Map, error) {
+	if err != nil {
+		return nil, err
+	}
+	if err := malformed(ret); err != nil {
+		return wire.Map{
+			{Key: "result", Value: false}, {Key: "name", Value: "later"}, {Key: "changes", Value: wire.Map{}},
+			{Key: "comment", Value: "An exception occurred in this state: " + err.Error()},
+		}, nil
+	}
+	comment, _ := ret.Get("comment")
+	if list, ok := comment.([]any); ok {
+		texts := make([]string, len(list))
+		for i, e := range list {
+			texts[i] = pytext.Str(e)
+		}
+		ret = ret.Set("comment", strings.Join(texts, "\n"))
+	}
+	if result, _ := ret.Get("result"); result != nil {
+		ret = ret.Set("result", pytext.Truth(result))
+	}
+	return ret, nil
+}
+
+func malformed(ret wire.Map) error {
+	if ret == nil {
+		return errors.New("Malformed state return. Data must be a dictionary type.") //nolint:staticcheck // Salt's text
+	}
+	changes, _ := ret.Get("changes")
+	if _, ok := changes.(wire.Map); !ok {
+		return errors.New("'Changes' should be a dictionary.") //nolint:staticcheck // Salt's text
+	}
+	var missing []string
+	for _, key := range []string{"name", "result", "changes", "comment"} {
+		if _, ok := ret.Get(key); !ok {
+			missing = append(missing, key)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("The following keys were not present in the state return: %s.", strings.Join(missing, ", ")) //nolint:staticcheck // Salt's text
+	}
+	return nil
+}
+
+// Masked hides what is in a value, but not its shape; what is empty or false stays.
+func Masked(v any) any {
+	switch v := v.(type) {
+	case wire.Map:
+		out := make(wire.Map, len(v))
+		for i, p := range v {
+			out[i] = wire.Pair{Key: p.Key, Value: Masked(p.Value)}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = Masked(e)
+		}
+		return out
+	}
+	if !pytext.Truth(v) {
+		return v
+	}
+	return "**********"
+}
+
+// refresh makes the pillar anew for the states to come, if a state asks for that.
+func (x *run) refresh(ctx context.Context, ch *chunk) {
+	if again, _ := ch.get("reload_grains"); pytext.Truth(again) && x.o.deps.Grains != nil {
+		x.who.Grains = x.o.deps.Grains()
+	}
+	if again, _ := ch.get("reload_pillar"); pytext.Truth(again) {
+		made, err := x.o.pillar(ctx, x.req, x.who.Grains)
+		if err != nil {
+			x.o.log.Warn("pillar not made anew; states go on with the old one", "jid", x.req.JID, "id", ch.id, slog.Any("err", err))
+			return
+		}
+		x.who.Pillar = made
+	}
+}

@@ -1,0 +1,297 @@
+package orchestrate
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// conditions asks onlyif, unless and creates: Salt's _run_check. The result true means that the state need not run.
+func (x *run) conditions(ctx context.Context, ch *chunk) (wire.Map, error) {
+	result, comments := false, []any{}
+	skip, skips := any(nil), false
+	for _, check := range []struct {
+		key string
+		run func(ctx context.Context, ch *chunk, v any) (wire.Map, error)
+	}{{"onlyif", x.onlyIf}, {"unless", x.unless}, {"creates", x.creates}} {
+		v, ok := ch.get(check.key)
+		if !ok {
+			continue
+		}
+		one, err := check.run(ctx, ch, v)
+		if err != nil {
+			return nil, err
+		}
+		own, _ := one.Get("result")
+		result = result || own == true
+		said, _ := one.Get("comment")
+		comments = append(comments, said)
+		if s, ok := one.Get("skip_watch"); ok {
+			skip, skips = s, true
+		}
+	}
+	ret := append(wire.Map{{Key: "result", Value: result}, {Key: "comment", Value: comments}}, ch.names()...)
+	if skips {
+		ret = append(ret, wire.Pair{Key: "skip_watch", Value: skip})
+	}
+	return ret, nil
+}
+
+// names are what conditions tell of a chunk.
+func (ch *chunk) names() wire.Map {
+	return wire.Map{{Key: "__sls__", Value: ch.sls}, {Key: "__id__", Value: ch.id}, {Key: "name", Value: ch.name}}
+}
+
+// entries is a value as a list.
+func entries(v any) []any {
+	if list, ok := v.([]any); ok {
+		return list
+	}
+	return []any{v}
+}
+
+func outcome(result bool, comment any) wire.Map {
+	return wire.Map{{Key: "result", Value: result}, {Key: "comment", Value: comment}}
+}
+
+func skipping(comment string) wire.Map {
+	return append(outcome(true, comment), wire.Pair{Key: "skip_watch", Value: true})
+}
+
+// onlyIf lets a state run if all conditions hold.
+func (x *run) onlyIf(ctx context.Context, ch *chunk, v any) (wire.Map, error) {
+	ret := wire.Map{{Key: "result", Value: false}}
+	for _, entry := range entries(v) {
+		holds, wrong, err := x.holds(ctx, ch, "onlyif", entry)
+		switch {
+		case err != nil:
+			return nil, err
+		case wrong == badType:
+			return outcome(false, "onlyif execution failed, bad type passed"), nil
+		case wrong != "":
+			return outcome(false, wrong), nil
+		case !holds:
+			return skipping("onlyif condition is false"), nil
+		}
+		ret = outcome(false, "onlyif condition is true")
+	}
+	return ret, nil
+}
+
+// unless lets a state run if one condition does not hold.
+func (x *run) unless(ctx context.Context, ch *chunk, v any) (wire.Map, error) {
+	ret := wire.Map{{Key: "result", Value: false}}
+	for _, entry := range entries(v) {
+		holds, wrong, err := x.holds(ctx, ch, "unless", entry)
+		switch {
+		case err != nil:
+			return nil, err
+		case wrong == badType:
+			ret = overlay(ret, outcome(false, "unless condition is false, bad type passed"))
+		case wrong != "":
+			return overlay(ret, wire.Map{{Key: "comment", Value: wrong}}), nil
+		case !holds:
+			return outcome(false, "unless condition is false"), nil
+		default:
+			ret = overlay(ret, skipping("unless condition is true"))
+		}
+	}
+	return ret, nil
+}
+
+const badType = "bad type"
+
+// holds asks one condition: a command, or a function of the execution modules with its arguments. wrong is a text for what is neither.
+func (x *run) holds(ctx context.Context, ch *chunk, key string, entry any) (holds bool, wrong string, err error) {
+	switch entry := entry.(type) {
+	case string:
+		code, err := x.command(ctx, entry, x.commandOptions(ch))
+		if ctx.Err() != nil {
+			return false, "", context.Cause(ctx)
+		}
+		if err != nil { // it could not be started: the state does not run, as in Salt
+			return key == "unless", "", nil
+		}
+		return code == 0, "", nil
+	case wire.Map:
+		fun, ok := entry.Get("fun")
+		if !ok {
+			return false, "no `fun` argument in " + key + ": " + show(entry), nil
+		}
+		v, err := x.function(ctx, pytext.Str(fun), entry)
+		if err != nil {
+			return false, "", err
+		}
+		return pytext.Truth(v), "", nil
+	}
+	return false, badType, nil
+}
+
+// function calls an execution module's function of a condition: args, get_return, and keywords.
+func (x *run) function(ctx context.Context, fun string, entry wire.Map) (any, error) {
+	path, _ := entry.Get("get_return")
+	list, _ := entry.Get("args")
+	filled, err := x.slots(ctx, x.who, append(entry.Without("fun", "args", "get_return"), wire.Pair{Key: "args", Value: orList(list)}))
+	if err != nil {
+		return nil, err
+	}
+	list, _ = filled.Get("args")
+	args, _ := list.([]any)
+	v, err := x.o.deps.Modules.Call(ctx, x.who, fun, args, filled.Without("args"))
+	if err != nil || !pytext.Truth(path) {
+		return v, err
+	}
+	return traverse(v, strings.Split(pytext.Str(path), ":")), nil
+}
+
+func orList(v any) []any {
+	if list, ok := v.([]any); ok {
+		return list
+	}
+	return nil
+}
+
+// traverse follows a path through maps and lists; nil is what is not there.
+func traverse(v any, path []string) any {
+	for _, step := range path {
+		switch at := v.(type) {
+		case wire.Map:
+			v, _ = at.Get(step)
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil { // a list of maps is looked through
+				j := slices.IndexFunc(at, func(e any) bool { m, _ := e.(wire.Map); _, ok := m.Get(step); return ok })
+				if j < 0 {
+					return nil
+				}
+				m, _ := at[j].(wire.Map)
+				v, _ = m.Get(step)
+				continue
+			}
+			if i < 0 {
+				i += len(at)
+			}
+			if i < 0 || i >= len(at) {
+				return nil
+			}
+			v = at[i]
+		default:
+			return nil
+		}
+	}
+	return v
+}
+
+// commandOptions are the arguments of a state that its conditions are run with as well.
+func (x *run) commandOptions(ch *chunk) wire.Map {
+	var out wire.Map
+	v, _ := ch.get("cmd_opts_exclude")
+	without := map[string]bool{}
+	for _, e := range entries(v) {
+		without[pytext.Str(e)] = true
+	}
+	for _, key := range []string{"cwd", "root", "runas", "env", "prepend_path", "umask", "timeout", "success_retcodes"} {
+		if v, _ := ch.get(key); v != nil && !without[key] {
+			out = append(out, wire.Pair{Key: key, Value: v})
+		}
+	}
+	if v, ok := ch.get("shell"); ok && !without["shell"] {
+		return append(out, wire.Pair{Key: "shell", Value: v})
+	}
+	return append(out, x.shell()...)
+}
+
+// shell is the option for the master's own shell, if its grains tell.
+func (x *run) shell() wire.Map {
+	v, ok := x.who.Grains.Get("shell")
+	if !ok {
+		return nil
+	}
+	return wire.Map{{Key: "shell", Value: v}}
+}
+
+// command runs a shell command and returns its exit code.
+func (x *run) command(ctx context.Context, text string, opts wire.Map) (int64, error) {
+	opts = append(slices.Clone(opts), wire.Map{{Key: "python_shell", Value: true}, {Key: "ignore_retcode", Value: true}}...)
+	v, err := x.o.deps.Modules.Call(ctx, x.who, "cmd.retcode", []any{text}, opts)
+	code, _ := v.(int64)
+	return code, err
+}
+
+// creates lets a state run if one of its files is not there.
+func (x *run) creates(_ context.Context, _ *chunk, v any) (wire.Map, error) {
+	there := func(v any) bool {
+		path, ok := v.(string)
+		if !ok {
+			return false
+		}
+		_, err := os.Stat(path)
+		return err == nil
+	}
+	switch v := v.(type) {
+	case string:
+		if there(v) {
+			return skipping(v + " exists"), nil
+		}
+	case []any:
+		if !slices.ContainsFunc(v, func(e any) bool { return !there(e) }) {
+			return skipping("All files in creates exist"), nil
+		}
+	}
+	return outcome(false, "Creates files not found"), nil
+}
+
+// checkCommand lets commands judge whether a state succeeded.
+func (x *run) checkCommand(ctx context.Context, ch *chunk) (wire.Map, error) {
+	v, _ := ch.get("check_cmd")
+	ret := append(wire.Map{{Key: "result", Value: false}}, ch.names()...)
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	for _, entry := range list {
+		code, err := x.command(ctx, pytext.Str(entry), x.shell())
+		if err != nil {
+			return nil, err
+		}
+		if code != 0 {
+			return ret.Set("comment", "check_cmd determined the state failed").Set("result", false), nil
+		}
+		ret = ret.Set("comment", "check_cmd determined the state succeeded").Set("result", true)
+	}
+	return ret, nil
+}
+
+// globalConditions asks the option global_state_conditions; a return is that of a state that they keep from running.
+func (x *run) globalConditions(ctx context.Context, ch *chunk) (wire.Map, error) {
+	asked, allowed := false, false
+	for _, p := range x.o.opts.GlobalConditions {
+		if key := pytext.Str(p.Key); key != "*" && key != ch.module+"."+ch.fun && key != ch.module {
+			continue
+		}
+		if _, text := p.Value.(string); !text {
+			if _, list := p.Value.([]any); !list {
+				continue
+			}
+		}
+		for _, condition := range entries(p.Value) {
+			v, err := x.o.deps.Modules.Call(ctx, x.who, "match.compound", []any{condition}, nil)
+			if err != nil {
+				return nil, err
+			}
+			asked, allowed = true, allowed || pytext.Truth(v)
+		}
+	}
+	if !asked || allowed {
+		return nil, nil
+	}
+	return wire.Map{
+		{Key: "name", Value: ch.name}, {Key: "comment", Value: "Failed to meet global state conditions. State not called."},
+		{Key: "changes", Value: wire.Map{}}, {Key: "result", Value: nil},
+	}, nil
+}

@@ -1,0 +1,381 @@
+package orchestrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clustermaster/internal/dictupdate"
+	"clustermaster/internal/pytext"
+	"clustermaster/salt/modules"
+	"clustermaster/wire"
+)
+
+// Options are the master options that orchestrations depend on, named as in Salt's config.
+type Options struct {
+	ID                 string   // of the master, as returns name it
+	Renderer           string   // renderer; "" is jinja|yaml
+	EnvOrder           []string // env_order
+	AutoOrder          bool     // state_auto_order
+	Failhard           bool     // failhard
+	Events             bool     // state_events
+	Local              bool     // local, which Salt sets for masters: no events of single states, not even with state_events or fire_event
+	Test               bool     // test
+	MaxParallel        int      // state_max_parallel; 0 is the bound of this package
+	DisabledRequisites []string // disabled_requisites
+	GlobalConditions   wire.Map // global_state_conditions
+	Saltenv, Pillarenv string   // saltenv and pillarenv; "" for none
+	MergeStrategy      string   // pillar_source_merging_strategy
+	MergeLists         bool     // pillar_merge_lists
+	DecryptRenderers   []string // decrypt_pillar_renderers
+	Opts               wire.Map // the master's options, without secrets; read only
+}
+
+// Pauses keeps which orchestrations are to wait or to end.
+type Pauses interface {
+	// Pause returns what is asked of an orchestration: a map from the id of a state, or __all__, to a map with kill or duration.
+	Pause(ctx context.Context, jid string) (wire.Map, error)
+	// Forget removes what was asked of an orchestration that ended.
+	Forget(ctx context.Context, jid string) error
+}
+
+// Deps is what orchestrations ask others for.
+type Deps struct {
+	Files     Files
+	Renderer  Renderer
+	Modules   Modules
+	Functions Functions
+	// Pillar makes the master's own pillar, the request's override on top.
+	Pillar func(ctx context.Context, id string, grains wire.Map, saltenv, pillarenv string, override wire.Map) (wire.Map, error)
+	// Decrypt puts a value through a decrypting renderer.
+	Decrypt func(ctx context.Context, v any, renderer string) (any, error)
+	Grains  func() wire.Map // the master's own; nil: none
+	Fire    func(tag string, data wire.Map)
+	Pauses  Pauses           // nil: nothing pauses
+	Now     func() time.Time // nil: time.Now
+}
+
+// Orchestrator runs states on the master. It is safe for concurrent use.
+type Orchestrator struct {
+	deps    Deps
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics
+}
+
+// New makes an Orchestrator. Log nil discards, reg nil keeps no metrics.
+func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Orchestrator {
+	if o.Renderer == "" {
+		o.Renderer = "jinja|yaml"
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if deps.Grains == nil {
+		deps.Grains = func() wire.Map { return nil }
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Orchestrator{deps: deps, opts: o, log: log.With("component", "state"), metrics: newMetrics(reg)}
+}
+
+// ID is the id by which returns name the master.
+func (o *Orchestrator) ID() string { return o.opts.ID }
+
+// Request is what an orchestration is made from.
+type Request struct {
+	Mods               []string // SLS files, patterns too
+	Saltenv, Pillarenv string   // "" for those of the options
+	Test               *bool    // nil for the option test
+	Exclude            []any
+	Pillar             wire.Map // laid over the master's own
+	PillarEnc          string   // the renderer that decrypts Pillar
+	JID                string   // of the orchestration; "" keeps it from events, and nothing can pause it
+	User               string
+}
+
+// tests reports that nothing may be changed.
+func (r *Request) tests(o Options) bool {
+	if r.Test == nil {
+		return o.Test
+	}
+	return *r.Test
+}
+
+// ErrPillar is returned where a pillar with errors is no answer.
+var ErrPillar = errors.New("Pillar failed to render") //nolint:staticcheck // Salt's text
+
+// SLS runs SLS files. The result is a map from the tags of states to their returns, or a list of texts that say what is wrong with the files.
+func (o *Orchestrator) SLS(ctx context.Context, req Request) (any, error) {
+	began := time.Now()
+	v, err := o.sls(ctx, req)
+	o.metrics.ended(v, err, time.Since(began))
+	return v, err
+}
+
+func (o *Orchestrator) sls(ctx context.Context, req Request) (any, error) {
+	c, high, who, err := o.render(ctx, &req)
+	switch {
+	case err != nil:
+		return nil, err
+	case c == nil:
+		return pillarFaults(who), nil
+	}
+	if len(c.errors) > 0 {
+		return texts(c.errors), nil
+	}
+	if len(req.Exclude) > 0 {
+		high.set("__exclude__", append(high.list("__exclude__"), req.Exclude...))
+	}
+	return o.high(ctx, c, high, req, who)
+}
+
+// Show is the high data of SLS files, or a list of texts that say what is wrong with them.
+func (o *Orchestrator) Show(ctx context.Context, req Request) (any, error) {
+	c, high, who, err := o.render(ctx, &req)
+	if err == nil && c == nil {
+		err = fmt.Errorf("%w: %s", ErrPillar, strings.Join(faultsOf(who), "; "))
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.high = high
+	c.verifyHigh()
+	if len(c.errors) > 0 {
+		return texts(c.errors), nil
+	}
+	return wire.Map(high.pairs), nil
+}
+
+// render makes the high data of a request. A nil compilation is a pillar with errors.
+func (o *Orchestrator) render(ctx context.Context, req *Request) (*compilation, *dict, modules.Minion, error) {
+	who, err := o.master(ctx, req)
+	if err != nil || len(faultsOf(who)) > 0 {
+		return nil, nil, who, err
+	}
+	c := o.compilation(req.JID)
+	r := &reader{
+		compilation: c, files: o.deps.Files, renderer: o.deps.Renderer, modules: o.deps.Modules, pipe: o.opts.Renderer, envOrder: o.opts.EnvOrder,
+		auto: o.opts.AutoOrder, who: who, avail: map[string][]string{}, done: map[string]bool{}, order: firstOrder,
+	}
+	high, err := r.read(ctx, req.Saltenv, req.Mods)
+	return c, high, who, err
+}
+
+func (o *Orchestrator) compilation(jid string) *compilation {
+	return &compilation{functions: o.deps.Functions, disabled: o.opts.DisabledRequisites, jid: jid}
+}
+
+// High runs high data.
+func (o *Orchestrator) High(ctx context.Context, data wire.Map, req Request) (any, error) {
+	who, err := o.master(ctx, &req)
+	if err != nil {
+		return nil, err
+	}
+	c := o.compilation("")
+	made, err := c.copyValue(data, 0)
+	if err != nil {
+		return nil, err
+	}
+	m, _ := made.(wire.Map)
+	return o.high(ctx, c, dictOf(m), req, who)
+}
+
+func (o *Orchestrator) high(ctx context.Context, c *compilation, high *dict, req Request, who modules.Minion) (any, error) {
+	g, chunks, faults, err := c.compile(ctx, high)
+	if err != nil {
+		return nil, err
+	}
+	if len(faults) > 0 {
+		return texts(faults), nil
+	}
+	o.metrics.states.Add(float64(len(chunks)))
+	x := o.run(req, g, who)
+	ret, err := x.everything(ctx, chunks)
+	o.forgetPauses(ctx, req.JID)
+	if err != nil {
+		return nil, err
+	}
+	return ret.wire(), nil
+}
+
+// forgetPauses removes what was asked of an orchestration that ended, also of one whose caller went away.
+func (o *Orchestrator) forgetPauses(ctx context.Context, jid string) {
+	if o.deps.Pauses == nil || jid == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTime)
+	defer cancel()
+	if err := o.deps.Pauses.Forget(ctx, jid); err != nil {
+		o.log.Warn("pause of an ended orchestration not removed; salt-run cache.flush state_pause does", "jid", jid, "err", err)
+	}
+}
+
+const forgetTime = 10 * time.Second
+
+func (o *Orchestrator) run(req Request, g *graph, who modules.Minion) *run {
+	return &run{o: o, req: req, test: req.tests(o.opts), graph: g, who: who, ret: newReturns(), tried: map[string]wire.Map{}, ended: make(chan struct{}, 1)}
+}
+
+// Single runs one state function with keywords.
+func (o *Orchestrator) Single(ctx context.Context, fun, name string, kwargs wire.Map, req Request) (any, error) {
+	module, short, ok := strings.Cut(fun, ".")
+	if !ok {
+		return "Invalid function passed", nil
+	}
+	short, _, _ = strings.Cut(short, ".")
+	who, err := o.master(ctx, &req)
+	if err != nil {
+		return nil, err
+	}
+	ch := newChunk(append(kwargs.Without("state", "fun", "__id__", "name"), wire.Map{
+		{Key: "state", Value: module}, {Key: "fun", Value: short}, {Key: "__id__", Value: name}, {Key: "name", Value: name},
+	}...))
+	x := o.run(req, newGraph(), who)
+	if _, _, wrong := x.verify(ch); len(wrong) > 0 {
+		return texts(wrong), nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ret, err := x.call(ctx, ch)
+	cancel()
+	for _, p := range x.parallel {
+		p.wait()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return wire.Map{{Key: ch.tag(), Value: ret}}, nil
+}
+
+// master is the master as its states and templates see it; the request's environments are filled in.
+func (o *Orchestrator) master(ctx context.Context, req *Request) (modules.Minion, error) {
+	if req.Saltenv == "" {
+		req.Saltenv = o.opts.Saltenv
+	}
+	if req.Saltenv == "" {
+		req.Saltenv = "base"
+	}
+	if req.Pillarenv == "" {
+		req.Pillarenv = o.opts.Pillarenv
+	}
+	if req.PillarEnc != "" && len(req.Pillar) > 0 {
+		req.Pillar = o.decrypted(ctx, req.Pillar, strings.ToLower(req.PillarEnc))
+	}
+	who := modules.Minion{ID: o.opts.ID, Grains: o.deps.Grains(), Saltenv: req.Saltenv, Pillarenv: req.Pillarenv}
+	who.Opts = o.opts.Opts.Without("id", "file_client", "saltenv", "pillarenv", "test", "grains", "pillar")
+	who.Opts = append(who.Opts, wire.Map{
+		{Key: "id", Value: o.opts.ID}, {Key: "file_client", Value: "local"}, {Key: "saltenv", Value: req.Saltenv},
+		{Key: "pillarenv", Value: orNil(req.Pillarenv)}, {Key: "test", Value: req.tests(o.opts)},
+	}...)
+	pillar, err := o.pillar(ctx, *req, who.Grains)
+	who.Pillar = pillar
+	return who, err
+}
+
+func orNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// pillar makes the master's pillar for a request.
+func (o *Orchestrator) pillar(ctx context.Context, req Request, grains wire.Map) (wire.Map, error) {
+	made, err := o.deps.Pillar(ctx, o.opts.ID, grains, req.Saltenv, req.Pillarenv, req.Pillar)
+	if err != nil {
+		return nil, fmt.Errorf("make pillar of %s: %w", o.opts.ID, err)
+	}
+	if len(req.Pillar) > 0 {
+		made = dictupdate.Merge(made, req.Pillar, o.opts.MergeStrategy, o.opts.MergeLists)
+	}
+	return made, nil
+}
+
+// decrypted is a pillar override after its renderer; what fails is logged and stays as it was, as in Salt.
+func (o *Orchestrator) decrypted(ctx context.Context, over wire.Map, renderer string) wire.Map {
+	allowed := o.opts.DecryptRenderers
+	if len(allowed) == 0 {
+		allowed = []string{"gpg"}
+	}
+	err := fmt.Errorf("'%s' is not a valid decryption renderer. Valid choices are: %s", renderer, strings.Join(allowed, ", "))
+	if slices.Contains(allowed, renderer) {
+		var v any
+		if v, err = o.deps.Decrypt(ctx, over, renderer); err == nil {
+			if m, ok := v.(wire.Map); ok {
+				return m
+			}
+			err = errors.New("it is no map")
+		}
+	}
+	o.log.Error("pillar override not decrypted", "err", err)
+	return over
+}
+
+// faultsOf are the errors of a pillar.
+func faultsOf(who modules.Minion) []string {
+	v, _ := who.Pillar.Get("_errors")
+	list, _ := v.([]any)
+	out := make([]string, len(list))
+	for i, e := range list {
+		out[i] = pytext.Str(e)
+	}
+	return out
+}
+
+func pillarFaults(who modules.Minion) any {
+	return texts(append([]string{"Pillar failed to render with the following messages:"}, faultsOf(who)...))
+}
+
+func texts(list []string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}
+
+// pauseLook is how often a waiting orchestration looks whether it may go on.
+const pauseLook = time.Second
+
+// pause waits while a chunk, or all, are to wait. kill says that the run is to end before it.
+func (x *run) pause(ctx context.Context, ch *chunk) (kill bool, err error) {
+	if x.o.deps.Pauses == nil || x.req.JID == "" {
+		return false, nil
+	}
+	began := x.o.deps.Now()
+	for {
+		asked, err := x.o.deps.Pauses.Pause(ctx, x.req.JID)
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if err != nil {
+			x.o.log.Warn("pauses not read; the orchestration goes on", "jid", x.req.JID, "err", err)
+			return false, nil
+		}
+		v, ok := asked.Get(ch.id)
+		if !ok {
+			if v, ok = asked.Get("__all__"); !ok {
+				return false, nil
+			}
+		}
+		what, _ := v.(wire.Map)
+		if d, ok := what.Get("duration"); ok {
+			if n, _ := integer(d); x.o.deps.Now().Sub(began) > time.Duration(min(n, 1<<31))*time.Second {
+				return false, nil
+			}
+		}
+		if _, ok := what.Get("kill"); ok {
+			return true, nil
+		}
+		if err := sleep(ctx, pauseLook); err != nil {
+			return false, err
+		}
+	}
+}

@@ -1,0 +1,339 @@
+package pillar
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clustermaster/internal/dictupdate"
+	"clustermaster/wire"
+)
+
+// Env is one environment of pillar_roots: the first root that has a path wins.
+type Env struct {
+	Name  string
+	Roots []string
+}
+
+// Options are the master options that pillars depend on, named as in Salt's config.
+type Options struct {
+	Roots                []Env  // pillar_roots, in the config's order; an Env "__env__" stands for the one that is asked for
+	StateTop             string // state_top
+	Renderer             string // renderer: the pipeline of files without a shebang
+	Saltenv, Pillarenv   string // defaults of requests that name none; "" for none
+	PillarenvFromSaltenv bool
+	EnvOrder             []string // env_order
+	MergeStrategy        string   // pillar_source_merging_strategy
+	MergeLists           bool     // pillar_merge_lists
+	IncludesOverrideSLS  bool     // pillar_includes_override_sls
+	SafeRenderError      bool     // pillar_safe_render_error
+	PillarOpts           bool     // pillar_opts: the key master holds the master's options
+	MasterOpts           wire.Map // the master's options, without secrets; read only
+	Nodegroups           wire.Map
+
+	ExtPillar         any      // ext_pillar as configured; nil for none
+	ExtPillarFirst    bool     // ext_pillar_first
+	ExcludeExtPillar  []string // exclude_ext_pillar
+	OnDemandExtPillar []string // on_demand_ext_pillar
+
+	DecryptPillar          any      // decrypt_pillar as configured; nil for none
+	DecryptPillarDelimiter string   // decrypt_pillar_delimiter; "" is ":"
+	DecryptPillarDefault   string   // decrypt_pillar_default; "" is gpg
+	DecryptPillarRenderers []string // decrypt_pillar_renderers; nil is gpg
+
+	Cache    bool          // pillar_cache
+	CacheTTL time.Duration // pillar_cache_ttl
+
+	MaxSize int           // max_pillar_size: bytes of a packed pillar; 0 is 64 MiB
+	Timeout time.Duration // pillar_timeout: of one compile; 0 is one minute
+}
+
+// Bounds of one compile that no sensible tree reaches.
+const (
+	maxIncludeDepth = 200
+	maxRendered     = 10_000 // files
+	maxErrors       = 1_000
+	anyEnv          = "__env__"
+)
+
+// Files are pillar_roots.
+type Files interface {
+	// List returns the sorted paths of an environment's files, relative to its roots. It is not written to.
+	List(env string) []string
+	// Open returns a file's content and where it lies on disk. A file that is not there, or may not be read, is not found.
+	Open(env, path string) (abs string, data []byte, found bool, err error)
+}
+
+// Kept is where compiled pillars are kept for pillar_cache.
+type Kept interface {
+	// Pillar returns the pillar of a minion for a pillarenv ("" for none) and when it was stored.
+	Pillar(ctx context.Context, id, pillarenv string) (pillar wire.Map, at time.Time, found bool, err error)
+}
+
+// Deps is what a compiler asks others for.
+type Deps struct {
+	Files     Files
+	Renderer  Renderer
+	Functions Functions // nil: templates can call nothing
+	Kept      Kept      // nil: no pillar_cache
+	// Matches lists the minions of a compound expression, for file_tree and nodegroups; nil: none match.
+	Matches func(ctx context.Context, compound any) ([]string, error)
+}
+
+// Request is what a pillar is made from.
+type Request struct {
+	ID                        string
+	Grains                    wire.Map
+	Saltenv, Pillarenv        string // "" for none
+	Override, ExtraMinionData wire.Map
+	CleanCache                bool
+	Ext                       any // on-demand ext_pillar of the minion: a map from name to arguments
+}
+
+// Compiler makes pillars. It is safe for concurrent use.
+type Compiler struct {
+	deps    Deps
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics
+}
+
+// New makes a compiler. Log nil discards, reg nil keeps no metrics.
+func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Compiler {
+	if o.StateTop = strings.TrimPrefix(o.StateTop, "salt://"); o.StateTop == "" {
+		o.StateTop = "top.sls"
+	}
+	o.StateTop = strings.TrimPrefix(o.StateTop, "/")
+	if o.Renderer == "" {
+		o.Renderer = "jinja|yaml"
+	}
+	if o.DecryptPillarDelimiter == "" {
+		o.DecryptPillarDelimiter = ":"
+	}
+	if o.DecryptPillarDefault == "" {
+		o.DecryptPillarDefault = "gpg"
+	}
+	if o.DecryptPillarRenderers == nil {
+		o.DecryptPillarRenderers = []string{"gpg"}
+	}
+	if o.MaxSize <= 0 {
+		o.MaxSize = 64 << 20
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = time.Minute
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Compiler{deps: deps, opts: o, log: log.With("component", "pillar"), metrics: newMetrics(reg)}
+}
+
+// Made is a pillar and what of it the master remembers.
+type Made struct {
+	Pillar wire.Map
+	Keep   wire.Map // the pillar without override; nil if there is nothing new to keep
+	Env    string   // pillarenv under which it is kept; "" for none
+}
+
+// Pillar makes a minion's pillar; with pillar_cache that may be one made earlier. An error means that there is no answer; what is
+// wrong with a pillar is in its key _errors.
+func (c *Compiler) Pillar(ctx context.Context, r Request) (Made, error) {
+	if c.opts.PillarenvFromSaltenv && r.Pillarenv == "" {
+		r.Pillarenv = r.Saltenv
+	}
+	env := c.pillarenv(r)
+	if !c.opts.Cache || c.deps.Kept == nil || r.Ext != nil {
+		made, err := c.compile(ctx, r)
+		if err != nil || len(r.Override) > 0 || r.Ext != nil {
+			return Made{Pillar: made, Env: env}, err
+		}
+		return Made{Pillar: made, Keep: made, Env: env}, nil
+	}
+	if !r.CleanCache {
+		kept, at, found, err := c.deps.Kept.Pillar(ctx, r.ID, env)
+		if err != nil {
+			return Made{}, fmt.Errorf("read kept pillar of %q: %w", r.ID, err)
+		}
+		if found && len(kept) > 0 && (c.opts.CacheTTL <= 0 || time.Since(at) < c.opts.CacheTTL) {
+			c.metrics.compiled.WithLabelValues("kept").Inc()
+			return Made{Pillar: c.override(kept, r.Override), Env: env}, nil
+		}
+	}
+	plain := r
+	plain.Override = nil
+	made, err := c.compile(ctx, plain)
+	if err != nil {
+		return Made{}, err
+	}
+	return Made{Pillar: c.override(made, r.Override), Keep: made, Env: env}, nil
+}
+
+func (c *Compiler) override(pillar, over wire.Map) wire.Map {
+	if len(over) == 0 {
+		return pillar
+	}
+	return c.merge(pillar, over)
+}
+
+func (c *Compiler) merge(a, b wire.Map) wire.Map {
+	return dictupdate.Merge(a, b, c.opts.strategy(), c.opts.MergeLists)
+}
+
+// strategy is the merge strategy in force: smart means recurse but for the renderer yamlex.
+func (o *Options) strategy() string {
+	if o.MergeStrategy == "" || o.MergeStrategy == "smart" {
+		if pipe := o.Renderer[strings.LastIndexByte(o.Renderer, '|')+1:]; pipe == "yamlex" {
+			return "aggregate"
+		}
+		return "recurse"
+	}
+	return o.MergeStrategy
+}
+
+func (c *Compiler) pillarenv(r Request) string {
+	if r.Pillarenv != "" {
+		return r.Pillarenv
+	}
+	return c.opts.Pillarenv
+}
+
+// compilation is the making of one pillar.
+type compilation struct {
+	*Compiler
+	req                Request
+	saltenv, pillarenv string
+	roots              []Env // in force: __env__ resolved
+	grains             wire.Map
+	seen               wire.Map // the options as templates see them
+	told               wire.Map // the options as functions see them: id is the master's
+	pillar             wire.Map // as templates and matchers see it
+	given              wire.Map // what the minion added to a pillar in which something is decrypted
+	avail              map[string][]string
+	ignored            map[string][]string // SLS per environment whose absence is no error
+	errors             []string
+	rendered           int
+}
+
+func (c *Compiler) newCompilation(r Request) *compilation {
+	p := &compilation{
+		Compiler: c, req: r, grains: r.Grains, pillar: wire.Map{}, pillarenv: c.pillarenv(r), saltenv: r.Saltenv,
+		avail: make(map[string][]string), ignored: make(map[string][]string),
+	}
+	if p.saltenv == "" {
+		p.saltenv = c.opts.Saltenv
+	}
+	p.resolveEnvs()
+	p.seen = p.templateOpts()
+	p.told = p.seen
+	if id := c.opts.MasterOpts.String("id"); id != "" {
+		p.told = slices.Clone(p.seen).Set("id", id)
+	}
+	return p
+}
+
+func (c *Compiler) compile(ctx context.Context, r Request) (wire.Map, error) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
+	defer cancel()
+	p := c.newCompilation(r)
+	made, err := p.run(ctx)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		c.metrics.compiled.WithLabelValues("failed").Inc()
+		return nil, fmt.Errorf("compile pillar of %q: %w", r.ID, err)
+	}
+	if made, err = p.bounded(made); err != nil {
+		return nil, err
+	}
+	outcome := "made"
+	if _, bad := made.Get("_errors"); bad {
+		outcome = "errors"
+	}
+	c.metrics.compiled.WithLabelValues(outcome).Inc()
+	c.metrics.took.Observe(time.Since(began).Seconds())
+	return made, nil
+}
+
+// run is Salt's compile_pillar.
+func (p *compilation) run(ctx context.Context) (wire.Map, error) {
+	top := p.top(ctx)
+	topErrors := p.errors
+	p.errors = nil
+	if p.opts.ExtPillarFirst {
+		ext, err := p.extPillars(ctx, p.req.Override)
+		if err != nil {
+			return nil, err
+		}
+		p.pillar = dictupdate.Update(p.pillar, ext)
+		made, err := p.renderMatches(ctx, p.matches(ctx, top))
+		if err != nil {
+			return nil, err
+		}
+		p.pillar = dictupdate.Update(p.pillar, p.merge(p.pillar, made))
+	} else {
+		made, err := p.renderMatches(ctx, p.matches(ctx, top))
+		if err != nil {
+			return nil, err
+		}
+		p.pillar = dictupdate.Update(p.pillar, made)
+		ext, err := p.extPillars(ctx, p.pillar)
+		if err != nil {
+			return nil, err
+		}
+		p.pillar = dictupdate.Update(p.pillar, ext)
+	}
+	p.errors = append(p.errors, topErrors...)
+	made := p.pillar
+	if p.opts.PillarOpts {
+		made = dictupdate.Update(made, wire.Map{{Key: "master", Value: append(slices.Clip(p.seen), wire.Pair{Key: "grains", Value: p.grains})}})
+	}
+	// Before what the minion gives: it would be told what its own texts decrypt to. Salt decrypts last.
+	made = p.decrypt(ctx, made)
+	if p.opts.ExtPillarFirst {
+		made = p.merge(p.given, made)
+	} else {
+		made = p.override(made, p.given)
+	}
+	if len(p.errors) > 0 {
+		made = dictupdate.Update(made, wire.Map{{Key: "_errors", Value: anyTexts(p.errors)}})
+	}
+	return p.override(made, p.req.Override), nil
+}
+
+// bounded replaces a pillar that is too large by one that says so.
+func (p *compilation) bounded(made wire.Map) (wire.Map, error) {
+	packed, err := wire.Pack(made)
+	if err != nil {
+		return wire.Map{{Key: "_errors", Value: []any{fmt.Sprintf("Pillar of minion '%s' holds a value that cannot be sent: %s", p.req.ID, err)}}}, nil
+	}
+	if len(packed) <= p.opts.MaxSize {
+		return made, nil
+	}
+	text := fmt.Sprintf("Pillar of minion '%s' has %d bytes, more than max_pillar_size (%d) allows", p.req.ID, len(packed), p.opts.MaxSize)
+	p.log.Error("pillar too large; make it smaller or raise max_pillar_size", "minion", p.req.ID, "n", len(packed))
+	return wire.Map{{Key: "_errors", Value: []any{text}}}, nil
+}
+
+// fault notes what is wrong with the pillar.
+func (p *compilation) fault(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	p.log.Error("pillar has an error", "minion", p.req.ID, "err", text)
+	if len(p.errors) < maxErrors {
+		p.errors = append(p.errors, text)
+	}
+}
+
+func anyTexts(list []string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}

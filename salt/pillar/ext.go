@@ -1,0 +1,303 @@
+package pillar
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clustermaster/internal/dictupdate"
+	"clustermaster/internal/pytext"
+	"clustermaster/salt/render"
+	"clustermaster/wire"
+)
+
+// extPillar makes data for a minion from what the configuration says under its name.
+type extPillar func(ctx context.Context, p *compilation, pillar wire.Map, a extArgs) (any, error)
+
+// extPillarNamed finds an ext_pillar.
+func extPillarNamed(name string) extPillar {
+	switch name {
+	case "cmd_yaml":
+		return cmdYAML
+	case "cmd_json":
+		return cmdJSON
+	case "file_tree":
+		return fileTree
+	case "stack":
+		return stack
+	case "nodegroups":
+		return nodegroups
+	case "extra_minion_data_in_pillar":
+		return extraMinionData
+	case "gpg":
+		return gpgPillar
+	}
+	return nil
+}
+
+const extPillarNames = "cmd_json, cmd_yaml, extra_minion_data_in_pillar, file_tree, gpg, nodegroups, stack"
+
+// extArgs are the arguments of an ext_pillar after minion id and pillar.
+type extArgs struct {
+	list   []any
+	kwargs wire.Map
+}
+
+// argsOf reads them: a map gives keywords, a list positions, anything else the only one.
+func argsOf(v any) extArgs {
+	switch v := v.(type) {
+	case wire.Map:
+		return extArgs{kwargs: v}
+	case []any:
+		return extArgs{list: v}
+	}
+	return extArgs{list: []any{v}}
+}
+
+// bind gives each named parameter its value. Too many arguments, and keywords of other names, are an error in Python's words.
+func (a extArgs) bind(names ...string) (map[string]any, error) {
+	if len(a.list) > len(names) {
+		return nil, fmt.Errorf("ext_pillar() takes at most %d positional arguments but %d were given", len(names)+2, len(a.list)+2)
+	}
+	out := make(map[string]any, len(names))
+	for i, v := range a.list {
+		out[names[i]] = v
+	}
+	for _, kw := range a.kwargs {
+		name, _ := kw.Key.(string)
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("ext_pillar() got an unexpected keyword argument '%v'", kw.Key)
+		}
+		out[name] = kw.Value
+	}
+	return out, nil
+}
+
+// extPillars lays the data of all ext_pillars over pillar. They see it with the request's override. What the minion itself gives goes into
+// what comes back only where nothing decrypts that, else into p.given. One that fails is an error of the pillar, and the others go on.
+func (p *compilation) extPillars(ctx context.Context, pillar wire.Map) (wire.Map, error) {
+	runs, ok := p.extRuns()
+	if !ok {
+		p.fault(`The "ext_pillar" option is malformed`)
+		return pillar, nil
+	}
+	apart := p.decrypts(runs)
+	switch {
+	case !apart:
+		pillar = p.override(pillar, p.req.Override)
+	case p.opts.ExtPillarFirst: // begins with nothing else
+		pillar = nil
+	}
+	for _, v := range runs {
+		run, ok := v.(wire.Map)
+		if !ok || len(run) == 0 {
+			p.fault(`The "ext_pillar" option is malformed`)
+			return wire.Map{}, nil
+		}
+		if first, _ := run[0].Key.(string); slices.Contains(p.opts.ExcludeExtPillar, first) {
+			continue
+		}
+		var ext any
+		for _, pair := range run {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			name, _ := pair.Key.(string)
+			sees := pillar
+			if apart && name != "gpg" {
+				sees = p.override(p.override(pillar, p.given), p.req.Override)
+			}
+			made, err := p.extPillar(ctx, name, sees, pair.Value)
+			if err != nil {
+				p.fault("Failed to load ext_pillar %s: %s", name, err)
+				continue
+			}
+			ext = made // of several in one entry the last one counts, as in Salt
+		}
+		if !pytext.Truth(ext) {
+			continue
+		}
+		m, ok := ext.(wire.Map)
+		if !ok {
+			p.fault("Failed to load ext_pillar %v: it made no dictionary", run[0].Key)
+			continue
+		}
+		if _, extra := run.Get("extra_minion_data_in_pillar"); apart && extra {
+			p.given = p.merge(p.given, m)
+			continue
+		}
+		pillar = p.merge(pillar, m)
+	}
+	return pillar, nil
+}
+
+// decrypts reports whether anything in a pillar is decrypted after it was laid together. A minion must not have its own texts in there: it
+// would be told what they mean.
+func (p *compilation) decrypts(runs []any) bool {
+	return pytext.Truth(p.opts.DecryptPillar) || slices.ContainsFunc(runs, func(v any) bool {
+		run, _ := v.(wire.Map)
+		_, gpg := run.Get("gpg")
+		return gpg
+	})
+}
+
+func (p *compilation) extPillar(ctx context.Context, name string, pillar wire.Map, args any) (any, error) {
+	run := extPillarNamed(name)
+	if run == nil {
+		return nil, fmt.Errorf("this master has no ext_pillar of that name; it has %s", extPillarNames)
+	}
+	return run(ctx, p, pillar, argsOf(args))
+}
+
+// extRuns lists the configured ext_pillars, and after them the one that the minion asks for on demand, if that is allowed. Not ok: the option
+// is no list.
+func (p *compilation) extRuns() (runs []any, ok bool) {
+	switch v := p.opts.ExtPillar.(type) {
+	case nil:
+	case []any:
+		runs = v
+	default:
+		return nil, false
+	}
+	if p.req.Ext == nil || !pytext.Truth(p.req.Ext) {
+		return runs, true
+	}
+	ext, isMap := p.req.Ext.(wire.Map)
+	if !isMap {
+		p.log.Warn("on-demand pillar is no dictionary; it is left out", "minion", p.req.ID)
+		return runs, true
+	}
+	for _, pair := range ext {
+		if name, _ := pair.Key.(string); !slices.Contains(p.opts.OnDemandExtPillar, name) {
+			p.log.Warn("on-demand pillar is not allowed; see on_demand_ext_pillar", "minion", p.req.ID, "fun", fmt.Sprint(pair.Key))
+			return runs, true
+		}
+	}
+	return append(slices.Clone(runs), ext), true
+}
+
+// minion is for whom functions run.
+func (p *compilation) call(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+	return host{p: p, env: "base"}.Call(ctx, fun, args, kwargs)
+}
+
+// command runs the command of cmd_yaml and cmd_json with the minion's id in place of %s, quoted unless it is plain.
+func (p *compilation) command(ctx context.Context, a extArgs, fun, pipe string, kwargs wire.Map) (any, error) {
+	given, err := a.bind("command")
+	if err != nil {
+		return nil, err
+	}
+	command, ok := given["command"].(string)
+	if !ok {
+		return nil, fmt.Errorf("ext_pillar() needs a command")
+	}
+	line, err := wire.CommandFor(command, p.req.ID)
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.call(ctx, fun, []any{line}, kwargs)
+	if err == nil {
+		text, _ := out.(string)
+		var v any
+		if v, err = p.parse(ctx, text, pipe); err == nil {
+			return v, nil
+		}
+	}
+	p.log.Error("output of an ext_pillar's command cannot be used; it is left out", "minion", p.req.ID, "fun", command, "err", err)
+	return nil, nil
+}
+
+// parse reads text with one renderer.
+func (p *compilation) parse(ctx context.Context, text, pipe string) (any, error) {
+	if strings.HasPrefix(text, "#!") {
+		text = "\n" + text // a comment, not a choice of renderers
+	}
+	return p.deps.Renderer.Render(ctx, render.Source{SaltEnv: "base", Data: []byte(text)}, pipe, p.context(nil), host{p: p, env: "base"})
+}
+
+func cmdYAML(ctx context.Context, p *compilation, _ wire.Map, a extArgs) (any, error) {
+	return p.command(ctx, a, "cmd.run_stdout", "yaml", wire.Map{{Key: "python_shell", Value: true}})
+}
+
+func cmdJSON(ctx context.Context, p *compilation, _ wire.Map, a extArgs) (any, error) {
+	return p.command(ctx, a, "cmd.run", "json", nil)
+}
+
+// nodegroups tells which nodegroups the minion is in.
+func nodegroups(ctx context.Context, p *compilation, _ wire.Map, a extArgs) (any, error) {
+	given, err := a.bind("pillar_name")
+	if err != nil {
+		return nil, err
+	}
+	name, _ := given["pillar_name"].(string)
+	if name == "" {
+		name = "nodegroups"
+	}
+	in := []any{}
+	for _, group := range p.opts.Nodegroups {
+		hit, err := p.inCompound(ctx, group.Value)
+		if err != nil {
+			return nil, err
+		}
+		if hit {
+			in = append(in, group.Key)
+		}
+	}
+	return wire.Map{{Key: name, Value: in}}, nil
+}
+
+// inCompound reports whether a compound expression means this minion, by the grains that are kept of it.
+func (p *compilation) inCompound(ctx context.Context, expr any) (bool, error) {
+	if p.deps.Matches == nil {
+		return false, nil
+	}
+	ids, err := p.deps.Matches(ctx, expr)
+	if err != nil {
+		return false, fmt.Errorf("match nodegroup: %w", err)
+	}
+	return slices.Contains(ids, p.req.ID), nil
+}
+
+// extraMinionData copies what the minion sent along.
+func extraMinionData(_ context.Context, p *compilation, _ wire.Map, a extArgs) (any, error) {
+	given, err := a.bind("include")
+	if err != nil {
+		return nil, err
+	}
+	data := p.req.ExtraMinionData
+	if len(data) == 0 {
+		return nil, nil
+	}
+	if all, _ := given["include"].(string); all == "*" || all == "<all>" {
+		return data, nil
+	}
+	list, _ := given["include"].([]any)
+	out := wire.Map{}
+	for _, v := range list {
+		key, _ := v.(string)
+		if sub, ok := subtree(data, strings.Split(key, ":")); ok {
+			out = dictupdate.Update(out, sub)
+		}
+	}
+	return out, nil
+}
+
+// subtree is a copy of what lies at a path, with the path.
+func subtree(m wire.Map, path []string) (wire.Map, bool) {
+	v, ok := m.Get(path[0])
+	if !ok {
+		return nil, false
+	}
+	if len(path) == 1 {
+		return wire.Map{{Key: path[0], Value: v}}, true
+	}
+	inner, _ := v.(wire.Map)
+	sub, ok := subtree(inner, path[1:])
+	return wire.Map{{Key: path[0], Value: sub}}, ok
+}
+
+// gpgPillar decrypts the whole pillar.
+func gpgPillar(ctx context.Context, p *compilation, pillar wire.Map, _ extArgs) (any, error) {
+	return p.decrypted(ctx, pillar, "gpg")
+}

@@ -1,0 +1,88 @@
+package reactor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/salt/orchestrate"
+	"clustermaster/wire"
+)
+
+// chunk is one reaction as low data: state (local, runner, ...), fun, name, __id__, __sls__ and what the SLS file says.
+type chunk struct {
+	wire.Map
+	state, fun, id string
+}
+
+// pad takes the functions out of the keys: `local.test.ping: [...]` becomes `local: [..., test.ping]`.
+func pad(high wire.Map) (wire.Map, error) {
+	for i, e := range high {
+		body, ok := e.Value.(wire.Map)
+		if !ok {
+			if short, ok := e.Value.(string); ok && strings.Contains(short, ".") {
+				state, fun, _ := strings.Cut(short, ".")
+				high[i].Value = wire.Map{{Key: state, Value: []any{fun}}}
+			}
+			continue
+		}
+		keys := make([]string, len(body))
+		for n, p := range body {
+			key, ok := p.Key.(string)
+			if !ok {
+				return nil, fmt.Errorf("ID %s: the key %s is no text", pytext.Repr(e.Key), pytext.Repr(p.Key))
+			}
+			keys[n] = key
+		}
+		slices.Sort(keys)
+		taken := map[string]bool{}
+		for _, key := range keys {
+			v, _ := body.Get(key)
+			args, ok := v.([]any)
+			if strings.HasPrefix(key, "_") || !ok {
+				continue
+			}
+			state, fun, dotted := strings.Cut(key, ".")
+			if !dotted {
+				taken[key] = true
+				continue
+			}
+			if taken[state] {
+				continue
+			}
+			body = body.Without(key).Set(state, append(slices.Clip(args), fun))
+			taken[state] = true
+		}
+		high[i].Value = body
+	}
+	return high, nil
+}
+
+// compile makes low data of high data. Texts say what is wrong with it.
+func compile(ctx context.Context, high wire.Map) ([]chunk, []string, error) {
+	low, faults, err := orchestrate.Reactions(ctx, high)
+	if err != nil || len(faults) > 0 {
+		return nil, faults, err
+	}
+	all := make([]chunk, len(low))
+	for i, m := range low {
+		all[i] = chunk{Map: m, state: m.String("state"), fun: m.String("fun"), id: m.String("__id__")}
+		all[i].resolve()
+	}
+	return all, nil, nil
+}
+
+// resolve gives the old names of a kind its present one.
+func (c *chunk) resolve() {
+	switch c.state {
+	case "cmd":
+		c.state = "local"
+	case "client": // client.local.test.ping
+		c.state, c.fun, _ = strings.Cut(c.fun, ".")
+	default:
+		return
+	}
+	c.Map = c.Set("state", c.state).Set("fun", c.fun)
+}

@@ -1,0 +1,178 @@
+package reactor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"clustermaster/internal/fnmatch"
+	"clustermaster/internal/smallfile"
+	"clustermaster/salt/render"
+	"clustermaster/wire"
+)
+
+// Bounds of what one entry of a reactor may name.
+const (
+	maxFiles    = 1000
+	maxFileSize = 16 << 20
+)
+
+// sls is one SLS file.
+type sls struct {
+	path, saltenv string
+	data          []byte
+}
+
+// file renders the files that one path, glob or salt:// address stands for, into the high data of all of them. What is wrong with a file is logged;
+// the others count.
+func (r *Reactor) file(ctx context.Context, ref, tag string, data wire.Map) (high wire.Map) {
+	found, shown, err := r.find(ref)
+	if err != nil {
+		r.m.wrong.Inc()
+		r.log.Error(fmt.Sprintf("Can not render SLS %s for tag %s. File missing or not found.", shown, tag), "err", err)
+		return nil
+	}
+	for _, f := range found {
+		part, err := r.render(ctx, f, tag, data)
+		if err != nil {
+			r.m.wrong.Inc()
+			r.log.Error(fmt.Sprintf("Failed to render \"%s\": ", f.path), "tag", tag, "err", err)
+			continue
+		}
+		high = merge(high, part)
+	}
+	return high
+}
+
+// merge lays high data over other: an ID that both have is the later one's.
+func merge(high, over wire.Map) wire.Map {
+	for _, e := range over {
+		if id, ok := e.Key.(string); ok {
+			high = high.Set(id, e.Value)
+		} else {
+			high = append(high, e) // verify says what is wrong with it
+		}
+	}
+	return high
+}
+
+// errNoFile is returned for a path that leads to no file.
+var errNoFile = errors.New("no such file; the path is one of the master's disk or begins with salt://")
+
+// find reads what a path, glob or salt:// address stands for; shown is how messages name it.
+func (r *Reactor) find(ref string) (found []sls, shown string, err error) {
+	if address, ok := strings.CutPrefix(ref, "salt://"); ok {
+		path, query, _ := strings.Cut(address, "?")
+		env := "base"
+		if values, err := url.ParseQuery(query); err == nil && values.Get("saltenv") != "" {
+			env = values.Get("saltenv")
+		}
+		abs, data, ok, err := r.deps.File(env, path)
+		if err != nil {
+			return nil, "", err
+		}
+		if !ok {
+			return nil, "", fmt.Errorf("%s: %w", ref, errNoFile)
+		}
+		return []sls{{abs, env, data}}, abs, nil
+	}
+	paths := glob(ref)
+	if len(paths) == 0 {
+		return nil, ref, errNoFile
+	}
+	if len(paths) > maxFiles {
+		return nil, ref, fmt.Errorf("%d files, of at most %d", len(paths), maxFiles)
+	}
+	for _, p := range paths {
+		f := sls{path: p, saltenv: "base"}
+		info, err := os.Stat(p)
+		if err != nil || !info.Mode().IsRegular() {
+			r.log.Error("Template does not exist: " + p)
+			continue
+		}
+		if f.data, err = smallfile.Read(p, maxFileSize); err != nil {
+			return nil, ref, err
+		}
+		found = append(found, f)
+	}
+	return found, ref, nil
+}
+
+// glob lists the paths of a shell pattern, sorted; * and ? leave names out that begin with a dot.
+func glob(pattern string) []string {
+	if !fnmatch.Magic(pattern) {
+		if _, err := os.Lstat(pattern); err != nil {
+			return nil
+		}
+		return []string{pattern}
+	}
+	dir, base := filepath.Split(pattern)
+	if base == "" {
+		return nil
+	}
+	folders := []string{dir}
+	if fnmatch.Magic(dir) {
+		folders = glob(strings.TrimRight(dir, "/"))
+	}
+	var out []string
+	for _, folder := range folders {
+		if !fnmatch.Magic(base) {
+			if p := filepath.Join(folder, base); len(out) <= maxFiles {
+				if _, err := os.Lstat(p); err == nil {
+					out = append(out, p)
+				}
+			}
+			continue
+		}
+		at := folder
+		if at == "" {
+			at = "."
+		}
+		entries, err := os.ReadDir(at)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if fnmatch.Match(base, e.Name()) && (base[0] == '.' || e.Name()[0] != '.') && len(out) <= maxFiles {
+				out = append(out, filepath.Join(folder, e.Name()))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// render makes high data of one file. Every ID gets the name of the file, for messages.
+func (r *Reactor) render(ctx context.Context, f sls, tag string, data wire.Map) (wire.Map, error) {
+	if len(bytes.TrimSpace(f.data)) == 0 {
+		return nil, nil
+	}
+	value, err := r.deps.Renderer.Render(ctx, render.Source{Path: f.path, SaltEnv: f.saltenv, Data: f.data, Once: true}, r.opts.Renderer, render.Context{
+		ID: r.opts.ID, Grains: r.opts.Grains, Opts: r.opts.Opts,
+		Vars: wire.Map{{Key: "tag", Value: tag}, {Key: "data", Value: data}},
+	}, r.deps.Host)
+	if err != nil {
+		return nil, err
+	}
+	high, ok := value.(wire.Map)
+	if !ok {
+		return nil, errors.New("it makes no map of IDs")
+	}
+	if high, err = pad(high); err != nil {
+		return nil, err
+	}
+	for i, e := range high {
+		body, ok := e.Value.(wire.Map)
+		if !ok {
+			return nil, fmt.Errorf("ID %v is no map of kinds of reactions", e.Key)
+		}
+		high[i].Value = body.Set("__sls__", f.path)
+	}
+	return high, nil
+}

@@ -1,0 +1,33 @@
+// Package rendertest is the renderer of other rooms' tests: one for all tests of a package, made when first asked for.
+package rendertest
+
+import (
+	"os"
+	"sync"
+	"testing"
+
+	"clustermaster/salt/render"
+)
+
+var dir string
+
+var shared = sync.OnceValue(func() *render.Renderer {
+	var err error
+	if dir, err = os.MkdirTemp("", "render"); err != nil {
+		panic(err)
+	}
+	return render.New(render.Options{Dir: dir}, nil, nil)
+})
+
+// Renderer is the one of this package's tests; its TestMain calls Main.
+func Renderer() *render.Renderer { return shared() }
+
+// Main runs the tests, and ends the renderer's workers.
+func Main(m *testing.M) {
+	code := m.Run()
+	if dir != "" {
+		shared().Close()
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,325 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"clustermaster/wire"
+)
+
+// ClusterView is the cluster as this master sees it after a read index from the leader.
+type ClusterView struct {
+	ID              string // of this master
+	MembershipIndex int64  // log index of the last change of members; -1 for a master that is in no cluster
+	Leader          string // id; "" when there is none in contact
+	Term            uint64
+	Peers           []PeerView // all members, this one included; empty for a master that is in no cluster
+	Unhealthy       []string   // ids of voters without contact for longer than cluster_voter_timeout
+	Demoted         []string   // ids demoted less than cluster_demote_cooldown ago
+	Barred          []string   // ids that were removed and are kept out
+	Level           int        // of the cluster: what is above it is not written; 0 for a master that is in no cluster
+	ClocksDiffer    bool       // and nobody can tell which is right
+	Supported       int        // the highest level that this master supports
+	Differing       []string   // ids of members whose replicated state is not this master's
+	Odd             bool       // and they are the most, so this master is the one to replace
+	Alarms          []string   // what members report: id, colon, a line
+	Note            string     // what is wrong, such as no quorum; "" when all is well
+}
+
+// PeerView is one member.
+type PeerView struct {
+	ID          string
+	Addr        string // host:port of the peer port
+	Version     string
+	Level       int    // the highest that it supports; 0: not known
+	State       string // joining, syncing, learner, voter, draining, unreachable
+	Voter       bool
+	Reachable   bool
+	Serving     bool          // its minion ports are open
+	Ready       bool          // and its state is fresh: the balancer sends it minions
+	Lag         uint64        // log entries behind the leader
+	ClockAhead  time.Duration // of the clocks of most masters
+	ClockKnown  bool
+	ClockLimit  time.Duration // beyond which a clock is wrong
+	LastContact time.Duration // since this master last heard from it; negative if never
+	More        wire.Map      // what other rooms tell of it, shown after the rest
+}
+
+// RingView is the ring as the running master has it.
+type RingView struct {
+	Clustered       bool
+	Nodes           []string // ids of owners
+	VirtualNodes    int      // points of each node on the circle
+	Epoch           uint64
+	Replicas        int
+	Partitions      int
+	Shares          map[string]float64 // id to its share of all partitions, 0 to 1
+	Transfers       []TransferView
+	TransferBytes   int64 // fetched so far, by all masters
+	HintsPending    int64
+	UnderReplicated int64
+	Refilling       []string          // ids of masters that fetch their records anew
+	Refusing        map[string]string // id to why it takes no data now
+}
+
+// TransferView is what one master still has to fetch for the newest ring.
+type TransferView struct {
+	To         string
+	Partitions int
+	Fetched    int64         // bytes so far
+	Expected   int64         // bytes in all, as far as can be judged; 0: not yet
+	ETA        time.Duration // negative: can't be judged yet
+}
+
+// ClusterStatus tells about members and ring.
+type ClusterStatus interface {
+	View(ctx context.Context) (ClusterView, error)
+	Ring(ctx context.Context) (RingView, error)
+}
+
+// Cluster is the part of the family cluster that looks and changes nothing.
+func Cluster(status ClusterStatus) []Function {
+	return []Function{
+		{
+			Name: "cluster.members",
+			Doc: "List the masters of this cluster: voters, learners and the leader, and for each peer its address, state, version, level, lag (log entries)\n" +
+				"the seconds since it was last heard, and by how many its clock is ahead. States: joining, syncing, learner, voter, draining, unreachable.\n\nExample:\n\n    salt-run cluster.members",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				v, err := status.View(ctx)
+				if err != nil {
+					return nil, err
+				}
+				if v.Note != "" {
+					c.Warn(v.Note)
+				}
+				return membersMap(v), nil
+			},
+		},
+		{
+			Name: "cluster.health",
+			Doc: "Tell whether all is well: every master ready, a quorum with room for one death, every record with its copies. The exit code is 1\n" +
+				"and problems lists what is wrong if not.\n\nExample:\n\n    salt-run cluster.health",
+			Run: func(ctx context.Context, _ *Call) (any, error) {
+				v, err := status.View(ctx)
+				if err != nil {
+					return nil, err
+				}
+				ring, err := status.Ring(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return healthMap(v, ring), nil
+			},
+		},
+		{
+			Name: "cluster.ring_info",
+			Doc: "Show how jobs and minion data are spread over the masters: nodes, partitions, copies, the share of each node, and what is\n" +
+				"being moved (bytes so far, in all, and seconds left, once that can be judged) or waits to be handed over.\n\nExample:\n\n    salt-run cluster.ring_info",
+			Run: func(ctx context.Context, _ *Call) (any, error) {
+				v, err := status.Ring(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return ringMap(v), nil
+			},
+		},
+	}
+}
+
+// membersMap has the keys of Salt 3008 first, then ours.
+func membersMap(v ClusterView) wire.Map {
+	voters, learners := []string{}, []string{}
+	peers := append([]PeerView(nil), v.Peers...)
+	sort.Slice(peers, func(i, j int) bool { return peers[i].ID < peers[j].ID })
+	detail := wire.Map{}
+	for _, p := range peers {
+		if p.Voter {
+			voters = append(voters, p.ID)
+		} else {
+			learners = append(learners, p.ID)
+		}
+		one := wire.Map{
+			{Key: "address", Value: p.Addr}, {Key: "state", Value: p.State}, {Key: "version", Value: p.Version},
+			{Key: "level", Value: nil}, {Key: "lag", Value: int64(p.Lag)}, {Key: "last_contact", Value: nil},
+			{Key: "clock", Value: nil},
+		}
+		if p.Level > 0 {
+			one = one.Set("level", int64(p.Level))
+		}
+		if p.ClockKnown {
+			one = one.Set("clock", float64(p.ClockAhead.Milliseconds())/1000)
+		}
+		if p.LastContact >= 0 {
+			one = one.Set("last_contact", float64(p.LastContact.Milliseconds())/1000)
+		}
+		one = append(append(one, wire.Pair{Key: "ready", Value: p.Ready}), p.More...)
+		detail = append(detail, wire.Pair{Key: p.ID, Value: one})
+	}
+	var leader any
+	if v.Leader != "" {
+		leader = v.Leader
+	}
+	return wire.Map{
+		{Key: "node_id", Value: v.ID}, {Key: "voters", Value: texts(voters)}, {Key: "learners", Value: texts(learners)},
+		{Key: "membership_version", Value: v.MembershipIndex}, {Key: "voter_count", Value: int64(len(voters))},
+		{Key: "learner_count", Value: int64(len(learners))}, {Key: "leader_id", Value: leader}, {Key: "term", Value: int64(v.Term)},
+		{Key: "unhealthy_voters", Value: texts(v.Unhealthy)}, {Key: "recently_demoted", Value: texts(v.Demoted)},
+		{Key: "removed", Value: texts(v.Barred)}, {Key: "level", Value: levelMap(v)}, {Key: "peers", Value: detail},
+	}
+}
+
+// levelMap tells the cluster's level, the releases that run, and who keeps the level from rising.
+func levelMap(v ClusterView) wire.Map {
+	byRelease, highest := map[string][]string{}, v.Supported
+	for _, p := range v.Peers {
+		byRelease[p.Version] = append(byRelease[p.Version], p.ID)
+		highest = max(highest, p.Level)
+	}
+	releases := wire.Map{}
+	for _, r := range slices.Sorted(maps.Keys(byRelease)) {
+		releases = append(releases, wire.Pair{Key: r, Value: texts(byRelease[r])})
+	}
+	heldBackBy := []string{}
+	for _, p := range v.Peers {
+		if highest > v.Level && p.Level < highest {
+			heldBackBy = append(heldBackBy, p.ID)
+		}
+	}
+	return wire.Map{
+		{Key: "cluster", Value: int64(v.Level)}, {Key: "highest", Value: int64(highest)}, {Key: "held_back_by", Value: texts(heldBackBy)},
+		{Key: "releases", Value: releases}, {Key: "skew", Value: len(byRelease) > 1},
+	}
+}
+
+// healthMap judges what is seen. A master that is in no cluster is healthy.
+func healthMap(v ClusterView, ring RingView) wire.Map {
+	problems := []string{}
+	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	voters, reachable, ready := 0, 0, 0
+	for _, p := range v.Peers {
+		if p.Voter {
+			voters++
+			if p.Reachable {
+				reachable++
+			}
+		}
+		if off := p.ClockAhead.Abs().Round(time.Second); p.ClockKnown && off > p.ClockLimit {
+			way := "ahead of"
+			if p.ClockAhead < 0 {
+				way = "behind"
+			}
+			say("%s has a clock that is %v %s those of the others; set it there, by NTP for example", p.ID, off, way)
+		}
+		if p.Ready {
+			ready++
+			continue
+		}
+		switch {
+		case !p.Reachable:
+			say("%s is unreachable", p.ID)
+		case p.State == "draining":
+			say("%s is drained; salt-run cluster.undrain ends that", p.ID)
+		default:
+			if why := ring.Refusing[p.ID]; why != "" {
+				say("%s is not ready (%s)", p.ID, why)
+				continue
+			}
+			say("%s is not ready (%s)", p.ID, p.State)
+		}
+	}
+	need := voters/2 + 1
+	switch {
+	case voters == 0:
+	case reachable < need || v.Note != "":
+		say("no quorum: %d of %d voters in contact, %d needed; keys and members can't be changed until more masters run, or, if those are gone for good, salt-run cluster.recover",
+			reachable, voters, need)
+	case voters > 2 && reachable == need:
+		say("no voter may die: %d of %d are in contact, and %d are needed", reachable, voters, need)
+	case v.Leader == "":
+		say("no leader is known")
+	}
+	if v.ClocksDiffer {
+		say("the clocks of the masters in contact differ, and none has a majority; set them, by NTP for example")
+	}
+	if len(v.Differing) > 0 {
+		say("%s", differenceText(v))
+	}
+	for _, a := range v.Alarms {
+		say("%s", a)
+	}
+	if ring.UnderReplicated > 0 {
+		say("%d records have fewer copies than they should", ring.UnderReplicated)
+	}
+	if ring.HintsPending > 0 {
+		say("%d records wait to be handed to a master that was away", ring.HintsPending)
+	}
+	for _, id := range ring.Refilling {
+		say("%s fetches its records anew, for its store was damaged; its log names the file", id)
+	}
+	for _, t := range ring.Transfers {
+		say("%s still has to fetch %d partitions", t.To, t.Partitions)
+	}
+	retcode := int64(0)
+	if len(problems) > 0 {
+		retcode = 1
+	}
+	var leader any
+	if v.Leader != "" {
+		leader = v.Leader
+	}
+	return wire.Map{
+		{Key: "healthy", Value: len(problems) == 0}, {Key: "problems", Value: texts(problems)}, {Key: "members", Value: int64(len(v.Peers))},
+		{Key: "ready", Value: int64(ready)}, {Key: "leader_id", Value: leader},
+		{Key: "voters", Value: wire.Map{{Key: "count", Value: int64(voters)}, {Key: "in_contact", Value: int64(reachable)}, {Key: "needed", Value: int64(need)}}},
+		{Key: "level", Value: levelMap(v)},
+		{Key: "retcode", Value: retcode},
+	}
+}
+
+// differenceText names the members whose states are not the same, and which of them is to be replaced.
+func differenceText(v ClusterView) string {
+	bad := strings.Join(v.Differing, ", ")
+	switch {
+	case v.Odd:
+		return fmt.Sprintf("the replicated state of this master, %s, differs from that of %s, which are the most: take %s out with "+
+			"salt-run cluster.remove on another master, and let it join anew with an empty data directory", v.ID, bad, v.ID)
+	case len(v.Peers) < 3:
+		return fmt.Sprintf("the replicated states of %s and %s differ, and two can't tell whose is right: compare salt-key -L on both; "+
+			"take the wrong one out with salt-run cluster.remove, and let it join anew with an empty data directory", v.ID, bad)
+	}
+	return fmt.Sprintf("the replicated state of %s differs from that of %s: ask the other masters with salt-run cluster.health; take the one that "+
+		"differs from most out with salt-run cluster.remove, and let it join anew with an empty data directory", bad, v.ID)
+}
+
+func ringMap(v RingView) wire.Map {
+	nodes := append([]string(nil), v.Nodes...)
+	sort.Strings(nodes)
+	shares := wire.Map{}
+	for _, id := range nodes {
+		shares = append(shares, wire.Pair{Key: id, Value: round4(v.Shares[id])})
+	}
+	transfers := []any{}
+	for _, t := range v.Transfers {
+		one := wire.Map{
+			{Key: "to", Value: t.To}, {Key: "partitions", Value: int64(t.Partitions)}, {Key: "bytes", Value: t.Fetched},
+			{Key: "bytes_total", Value: nil}, {Key: "eta", Value: nil},
+		}
+		if t.ETA >= 0 {
+			one = one.Set("bytes_total", t.Expected).Set("eta", int64(t.ETA.Seconds()+0.5))
+		}
+		transfers = append(transfers, one)
+	}
+	return wire.Map{
+		{Key: "is_clustered", Value: v.Clustered}, {Key: "node_count", Value: int64(len(nodes))}, {Key: "nodes", Value: texts(nodes)},
+		{Key: "vnodes", Value: int64(v.VirtualNodes)}, {Key: "epoch", Value: int64(v.Epoch)}, {Key: "replicas", Value: int64(v.Replicas)},
+		{Key: "partitions", Value: int64(v.Partitions)}, {Key: "shares", Value: shares}, {Key: "transfers", Value: transfers}, {Key: "transfer_bytes", Value: v.TransferBytes},
+		{Key: "hints_pending", Value: v.HintsPending}, {Key: "under_replicated", Value: v.UnderReplicated},
+	}
+}
+
+func round4(f float64) float64 { return float64(int64(f*10000+0.5)) / 10000 }

@@ -1,0 +1,218 @@
+package schedule
+
+import (
+	"errors"
+	"time"
+
+	"clustermaster/cluster/fsm"
+)
+
+// Clock is what a step is made at.
+type Clock struct {
+	Now time.Time // with the zone of the master
+	// Window is for how long a time of cron, when and once may be run after it has passed: loop_interval, as leaders change. An interval that has
+	// passed is run however late.
+	Window time.Duration
+	// Random returns a number from 0 on and below n.
+	Random func(n int64) int64
+	// Running is how many runs of the entry go on.
+	Running int
+}
+
+// Decision is what a step comes to.
+type Decision struct {
+	Run      bool
+	Function string // that runs: the entry's, or skip_function
+	Skipped  string // why a due run does not happen: Salt's _skip_reason; "" if it does, or none is due
+	Waits    bool   // an interval's run that was skipped stays due
+}
+
+// errSpan is the error of a range that is none on this day.
+var errSpan = errors.New("its end must be larger than its start; a range over midnight is two, or has invert")
+
+// Step decides whether an entry runs now, from what is known of it. It depends on nothing but its arguments. The state that comes back differs from s
+// where something is to be remembered; it is written down before the run begins.
+func (e *Entry) Step(s fsm.Scheduled, c Clock) (fsm.Scheduled, Decision, error) {
+	if s.Entry != e.hash { // new, or edited
+		s = fsm.Scheduled{Name: e.Name, Turn: s.Turn, Runs: s.Runs}
+		s.Entry = e.hash
+	}
+	s.Name = e.Name
+	if e.parked(s, c) {
+		s.Next, s.Splay = time.Time{}, time.Time{}
+	}
+	if s.Next.IsZero() {
+		s.Next = e.next(s, c)
+	}
+	due := e.due(&s, c)
+	d := Decision{Run: due, Function: e.Function}
+	var err error
+	if e.RunOnStart && !s.Started {
+		d.Run = true
+	} else if due {
+		d, err = e.held(&s, c)
+	}
+	s.Started = true
+	if err != nil {
+		return s, Decision{}, err
+	}
+	if (due || d.Run) && !e.Enabled {
+		d = Decision{Skipped: "disabled"}
+	}
+	if d.Run && e.JIDInclude && c.Running >= e.MaxRunning {
+		d = Decision{Skipped: "maxrunning"}
+	}
+	e.turn(&s, c, due, d)
+	return s, d, nil
+}
+
+// parked says that an entry with an interval is due later than one interval from now: the clock that set it was ahead.
+func (e *Entry) parked(s fsm.Scheduled, c Clock) bool {
+	return e.interval > 0 && s.Next.Sub(c.Now) > e.interval+c.Window
+}
+
+// next is when an entry is due next, from its state; zero if that is not known yet.
+func (e *Entry) next(s fsm.Scheduled, c Clock) time.Time {
+	switch {
+	case e.interval > 0:
+		return c.Now.Add(e.interval)
+	case e.cron != nil:
+		return e.cron.next(c.Now)
+	case !e.once.IsZero():
+		o := e.once
+		return time.Date(o.Year(), o.Month(), o.Day(), o.Hour(), o.Minute(), o.Second(), o.Nanosecond(), c.Now.Location())
+	}
+	var first time.Time
+	for _, w := range e.whens {
+		t, err := w.on(c.Now)
+		if err == nil && !t.Before(c.Now.Add(-c.Window)) && t.After(s.Last) && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
+}
+
+// due says whether a run is due, with its splay.
+func (e *Entry) due(s *fsm.Scheduled, c Clock) bool {
+	if !s.After.IsZero() && !c.Now.Before(s.After) {
+		return true
+	}
+	if s.Next.IsZero() {
+		return false
+	}
+	at := s.Next
+	if e.splay != nil {
+		if s.Splay.IsZero() {
+			s.Splay = s.Next.Add(time.Duration(e.splay.from+c.Random(e.splay.to-e.splay.from+1)) * time.Second)
+		}
+		at = s.Splay
+	}
+	if whole(at).After(whole(c.Now)) {
+		return false
+	}
+	if e.interval > 0 {
+		return true
+	}
+	return !c.Now.After(at.Add(c.Window)) && s.Last.Before(s.Next)
+}
+
+// whole cuts a time down to its second, which is what Salt compares.
+func whole(t time.Time) time.Time { return t.Truncate(time.Second) }
+
+// held applies what may hold a due run back.
+func (e *Entry) held(s *fsm.Scheduled, c Clock) (Decision, error) {
+	now := c.Now
+	d := Decision{Run: true, Function: e.Function}
+	instead := func(reason string) Decision {
+		if e.instead != "" {
+			return Decision{Run: true, Function: e.instead}
+		}
+		return Decision{Skipped: reason}
+	}
+	if e.within != nil {
+		in, edge, _, err := e.within.holds(now)
+		if err != nil {
+			return Decision{}, err
+		}
+		switch {
+		case e.invert && in && !edge:
+			return Decision{Skipped: "in_skip_range", Waits: true}, nil
+		case !e.invert && !in:
+			d = instead("not_in_range")
+			d.Waits = !d.Run
+		}
+	}
+	if e.skip != nil && d.Skipped == "" {
+		in, _, end, err := e.skip.holds(now)
+		if err != nil {
+			return Decision{}, err
+		}
+		if in {
+			if d = instead("in_skip_range"); e.RunAfter && !d.Run {
+				s.After = end.Add(c.Window)
+			}
+		}
+	}
+	for _, limit := range []struct {
+		at     *when
+		past   bool
+		reason string
+	}{{e.until, true, "until_passed"}, {e.after, false, "after_not_passed"}} {
+		if limit.at == nil || d.Skipped != "" {
+			continue
+		}
+		t, err := limit.at.on(now)
+		if err != nil {
+			return Decision{}, err
+		}
+		if limit.past != t.After(now) {
+			d = Decision{Skipped: limit.reason}
+		}
+	}
+	return d, nil
+}
+
+// holds says whether now lies in the span of today, whether at its edge, and when that ends.
+func (s span) holds(now time.Time) (in, edge bool, end time.Time, err error) {
+	start, err := s.start.on(now)
+	if err == nil {
+		end, err = s.end.on(now)
+	}
+	if err == nil && !end.After(start) {
+		err = errSpan
+	}
+	return !now.Before(start) && !now.After(end), now.Equal(start) || now.Equal(end), end, err
+}
+
+// turn moves the state on after a decision.
+func (e *Entry) turn(s *fsm.Scheduled, c Clock, due bool, d Decision) {
+	if d.Run {
+		s.Last, s.Splay = c.Now, time.Time{}
+	}
+	if due && !c.Now.Before(s.After) {
+		s.After = time.Time{}
+	}
+	switch {
+	case e.interval > 0:
+		if d.Run || due && !d.Waits {
+			s.Next, s.Splay = c.Now.Add(e.interval), time.Time{}
+		}
+	case due:
+		s.Last, s.Splay = c.Now, time.Time{}
+		if e.once.IsZero() {
+			s.Next = e.next(*s, c)
+		}
+	case e.once.IsZero() && !s.Next.IsZero() && e.missed(*s, c):
+		s.Splay = time.Time{}
+		s.Next = e.next(*s, c)
+	}
+}
+
+// missed says that the time is over in which the next run could be made.
+func (e *Entry) missed(s fsm.Scheduled, c Clock) bool {
+	at := s.Next
+	if e.splay != nil {
+		at = s.Splay
+	}
+	return at.Before(c.Now.Add(-c.Window))
+}

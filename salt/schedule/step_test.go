@@ -1,0 +1,92 @@
+package schedule
+
+import (
+	"slices"
+	"testing"
+	"time"
+	_ "time/tzdata" // the zones of the test
+
+	"clustermaster/cluster/fsm"
+)
+
+// A job of the night runs once in each night, also in those in which the clock is put forward or back.
+func TestSummerTime(t *testing.T) {
+	t.Parallel()
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"30 2 * * *", "30 3 * * *", "0 0 * * *"} {
+		c, err := parseCron(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &Entry{Name: "j", Function: "f", Enabled: true, JIDInclude: true, MaxRunning: 1, cron: &c}
+		for _, night := range []time.Time{time.Date(2026, 3, 28, 12, 0, 0, 0, zone), time.Date(2026, 10, 24, 12, 0, 0, 0, zone)} {
+			var state fsm.Scheduled
+			var days []int
+			for now := night; now.Before(night.AddDate(0, 0, 3)); now = now.Add(10 * time.Second) {
+				next, d, err := e.Step(state, Clock{Now: now, Window: time.Minute, Random: func(int64) int64 { return 0 }})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if state = next; d.Run {
+					days = append(days, now.Day())
+				}
+			}
+			first := night.Day() + 1
+			if want := []int{first, first + 1, first + 2}; !slices.Equal(days, want) {
+				t.Errorf("%s from %s: runs on %v, want %v", text, night.Format(time.DateOnly), days, want)
+			}
+		}
+	}
+}
+
+// A step depends on its arguments only, and one at which nothing is due changes nothing.
+func TestStepIsPure(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []*Entry{
+		{interval: time.Minute, RunOnStart: true}, {once: time.Date(2026, 11, 21, 10, 0, 30, 0, time.UTC)}, {interval: time.Minute, splay: &splay{1, 30}},
+	} {
+		e := *tt
+		e.Name, e.Function, e.Enabled, e.JIDInclude, e.MaxRunning = "j", "f", true, true, 1
+		now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+		c := Clock{Now: now, Window: time.Minute, Random: func(n int64) int64 { return n / 2 }}
+		first, d, err := e.Step(fsm.Scheduled{Turn: 7}, c)
+		again, d2, err2 := e.Step(fsm.Scheduled{Turn: 7}, c)
+		if err != nil || err2 != nil || d != d2 || !same(first, again) || first.Turn != 7 {
+			t.Errorf("%+v and %+v, %+v and %+v", first, again, d, d2)
+		}
+		c.Now = now.Add(time.Second)
+		if later, d, err := e.Step(first, c); err != nil || d.Run || !same(first, later) {
+			t.Errorf("a second later: %+v became %+v, %+v, %v", first, later, d, err)
+		}
+	}
+}
+
+// A leader whose clock was a day ahead said when an interval's run is due next; the right clock does not wait for that.
+func TestAFastClockDoesNotPark(t *testing.T) {
+	t.Parallel()
+	for _, spread := range []*splay{nil, {1, 30}} {
+		e := &Entry{Name: "j", Function: "f", Enabled: true, JIDInclude: true, MaxRunning: 1, interval: time.Minute, splay: spread}
+		now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+		c := Clock{Now: now.AddDate(0, 0, 1), Window: time.Second, Random: func(int64) int64 { return 0 }}
+		state, _, err := e.Step(fsm.Scheduled{}, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := 0
+		for c.Now = now; c.Now.Before(now.Add(5 * time.Minute)); c.Now = c.Now.Add(time.Second) {
+			next, d, err := e.Step(state, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if state = next; d.Run {
+				runs++
+			}
+		}
+		if runs < 3 {
+			t.Errorf("splay %v: %d runs in 5 minutes", spread, runs)
+		}
+	}
+}

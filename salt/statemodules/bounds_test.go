@@ -1,0 +1,180 @@
+package statemodules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"clustermaster/salt/gather"
+	"clustermaster/salt/modules"
+	"clustermaster/salt/orchestrate"
+	"clustermaster/wire"
+)
+
+func lookup(t *testing.T, d Deps, fun string) orchestrate.Function {
+	t.Helper()
+	f, ok := New(d).Lookup(fun)
+	if !ok {
+		t.Fatalf("no function %s", fun)
+	}
+	return f
+}
+
+func args(pairs ...any) wire.Map {
+	m := wire.Map{}
+	for i := 0; i < len(pairs); i += 2 {
+		m = append(m, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+	}
+	return m
+}
+
+// hanging is a runner that ends with its context.
+type hanging struct{ *prepared }
+
+func (hanging) Check(o Order) (Order, error) { return o, nil }
+func (hanging) Run(ctx context.Context, _ Order) (Outcome, error) {
+	<-ctx.Done()
+	return Outcome{}, ctx.Err()
+}
+
+// TestCancellation: whatever a function waits for, it ends with its context.
+func TestCancellation(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		fun  string
+		args wire.Map
+	}{
+		{"salt.state", args("name", "s", "tgt", "web-*", "sls", "a", "timeout", int64(1000))},
+		{"salt.function", args("name", "test.ping", "tgt", "web-*", "timeout", int64(1000))},
+		{"salt.function", args("name", "test.ping", "tgt", "web-*", "timeout", int64(1000), "batch", int64(1))},
+		{"salt.function", args("name", "test.ping", "tgt", "web-*", "timeout", int64(1000), "subset", int64(1))},
+		{"salt.runner", args("name", "a.b")},
+		{"salt.wheel", args("name", "a.b")},
+		{"salt.parallel_runners", args("name", "p", "runners", args("a", nil, "b", nil))},
+		{"salt.wait_for_event", args("name", "my/a/b/*", "id_list", []any{"a"}, "timeout", int64(1000))},
+		{"http.wait_for_successful_query", args("name", "http://127.0.0.1:1/", "status", int64(200), "wait_for", int64(1000), "request_interval", int64(100))},
+	}
+	for _, tt := range tests {
+		t.Run(tt.fun, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &prepared{c: args("minions", args("web-a", args("silent", true)))}
+				d := p.deps()
+				d.Runners = hanging{p}
+				d.Modules = refusing{}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				began := time.Now()
+				_, err := call(ctx, lookup(t, d, tt.fun), orchestrate.Call{JID: "ORCH"}, tt.args)
+				if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 10*time.Second {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+			})
+		})
+	}
+}
+
+// refusing are execution functions that always fail.
+type refusing struct{}
+
+func (refusing) Has(string) bool                       { return true }
+func (refusing) Params(string) ([]modules.Param, bool) { return nil, true }
+func (refusing) Call(context.Context, modules.Minion, string, []any, wire.Map) (any, error) {
+	return wire.Map{{Key: "error", Value: "no"}}, nil
+}
+
+// TestCommandsEnd: a command ends with the context, what it started too.
+func TestCommandsEnd(t *testing.T) {
+	t.Parallel()
+	d := (&prepared{}).deps()
+	d.Modules = modules.New(modules.Deps{})
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	done := make(chan error, 1)
+	go func() {
+		_, err := call(ctx, lookup(t, d, "cmd.run"), orchestrate.Call{}, args("name", "sleep 600 & sleep 600"))
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the command goes on")
+	}
+}
+
+// TestBounds: what is too much is refused.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	p := &prepared{}
+	d := p.deps()
+	d.Modules = modules.New(modules.Deps{})
+	many := wire.Map{}
+	for i := range maxParallelRunners + 1 {
+		many = append(many, wire.Pair{Key: fmt.Sprint("r", i), Value: nil})
+	}
+	ret, err := call(t.Context(), lookup(t, d, "salt.parallel_runners"), orchestrate.Call{}, args("name", "p", "runners", many))
+	if err != nil || !strings.Contains(ret.String("comment"), "too many") {
+		t.Error(ret, err)
+	}
+	if ret, err = call(t.Context(), lookup(t, d, "cmd.run"), orchestrate.Call{}, args("name", "head -c 40000000 /dev/zero")); err != nil || !strings.Contains(ret.String("comment"), "bytes of output") {
+		t.Error(ret, err)
+	}
+}
+
+// TestQueryWaits: http.query is asked again until it says what is wanted.
+func TestQueryWaits(t *testing.T) {
+	t.Parallel()
+	n := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if n++; n < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		fmt.Fprint(w, "hello")
+	}))
+	defer s.Close()
+	d := (&prepared{}).deps()
+	d.Modules = modules.New(modules.Deps{})
+	ret, err := call(t.Context(), lookup(t, d, "http.wait_for_successful_query"), orchestrate.Call{}, args("name", s.URL, "status", int64(200), "match", "hell"))
+	if err != nil || ret.String("comment") != `Match text "hell" was found. Status 200 was found.` || n != 3 {
+		t.Error(n, ret, err)
+	}
+}
+
+// TestPublication: what goes out for the forms in which a state may name targets, arguments and returners.
+func TestPublication(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		job  job
+		want gather.Publish
+	}{
+		{"text", job{tgt: "web-*", tgtType: "glob", fun: "x.y"}, gather.Publish{Tgt: "web-*", TgtType: "glob", Fun: "x.y"}},
+		{"number", job{tgt: int64(7), tgtType: "glob", fun: "x.y"}, gather.Publish{Tgt: "7", TgtType: "glob", Fun: "x.y"}},
+		{"list", job{tgt: []any{"a", int64(7)}, tgtType: "list", fun: "x.y"}, gather.Publish{Tgt: []string{"a", "7"}, TgtType: "list", Fun: "x.y"}},
+		{"compound in words", job{tgt: []any{"G@os:Debian", "and", "web-*"}, tgtType: "compound", fun: "x.y"}, gather.Publish{Tgt: "G@os:Debian and web-*", TgtType: "compound", Fun: "x.y"}},
+		{"a job id as number", job{tgt: "a", fun: "x.y", arg: []any{uint64(12345678901234567890), int64(5)}, kwarg: args("k", "v")},
+			gather.Publish{Tgt: "a", Fun: "x.y", Arg: []any{"12345678901234567890", int64(5), args("__kwarg__", true, "k", "v")}}},
+		{"returners", job{tgt: "a", fun: "x.y", ret: []any{"one", "two"}, retConfig: "alt", retKwarg: args("db", "x")},
+			gather.Publish{Tgt: "a", Fun: "x.y", Ret: "one,two", Kwargs: args("ret_config", "alt", "ret_kwargs", args("db", "x"))}},
+	}
+	for _, tt := range tests {
+		got, err := minions{}.publication(tt.job)
+		if err != nil || !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %+v %v\nwant %+v", tt.name, got, err, tt.want)
+		}
+	}
+	for _, tgt := range []any{nil, args("a", "b")} {
+		if p, err := (minions{}).publication(job{tgt: tgt}); err == nil {
+			t.Errorf("%v became %v", tgt, p)
+		}
+	}
+}

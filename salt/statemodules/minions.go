@@ -1,0 +1,237 @@
+package statemodules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/salt/gather"
+	"clustermaster/wire"
+)
+
+// job is an execution function to be run on minions: the arguments of saltutil.cmd.
+type job struct {
+	tgt                 any
+	tgtType             string
+	fun                 string
+	arg                 []any
+	kwarg               wire.Map
+	ret                 any // returners
+	retConfig, retKwarg any
+	timeout             any
+	batch, subset       any
+	expect              bool // minions that don't return are failures; else they are left out
+	failhard            bool
+	user                string
+}
+
+// answer is what one minion made of a job; each minion has one.
+type answer struct {
+	id      string
+	jid     string // "" in batches
+	ret     any
+	retcode int
+	failed  bool // nothing came back
+}
+
+// unresolved begins the error of a publication that nobody matches.
+const unresolved = "Master could not resolve minions"
+
+// minions runs jobs as salt/modules/saltutil.py cmd does.
+type minions struct{ d Deps }
+
+// run returns the answers in the order in which they came. Nobody at all is no error.
+func (m minions) run(ctx context.Context, j job) ([]answer, error) {
+	p, err := m.publication(j)
+	if err != nil {
+		return nil, err
+	}
+	o := gather.Options{Timeout: m.timeout(j.timeout), GatherJobTimeout: m.d.GatherJobTimeout}
+	switch {
+	case pytext.Truth(j.batch):
+		return m.batch(ctx, j, p, o)
+	case pytext.Truth(j.subset):
+		return m.subset(ctx, j, p, o)
+	}
+	out, _, err := m.all(ctx, j, p, o)
+	return out, err
+}
+
+// all runs a job on all minions of its target. Ids that were named and have no accepted key did not return, whether that is expected or not.
+func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Options) (out []answer, jid string, err error) {
+	s, err := gather.Run(ctx, m.d.Minions, p, o, func(id string, r gather.Return) {
+		out = append(out, answer{id: id, ret: value(r), retcode: r.Code()})
+	})
+	if err := m.sent(j, s.Published, err); err != nil {
+		return nil, "", err
+	}
+	silent := s.Missing
+	if j.expect {
+		silent = append(append([]string{}, s.NotReturned...), s.Missing...)
+	}
+	if len(s.Minions) == 0 {
+		silent = nil
+	}
+	for i := range out {
+		out[i].jid = s.JID
+	}
+	for _, id := range silent {
+		out = append(out, answer{id: id, failed: true})
+	}
+	return out, s.JID, nil
+}
+
+// batch runs a job on a window of minions. What minions returned is all that is told of them, as in Salt: no job id, no return code.
+func (m minions) batch(ctx context.Context, j job, p gather.Publish, o gather.Options) ([]answer, error) {
+	var out []answer
+	var ping gather.Published
+	b := gather.Batch{
+		Job: p, Size: pytext.Str(j.batch), Failhard: j.failhard, Options: o,
+		OnPing:   func(s gather.Summary) { ping = s.Published },
+		OnReturn: func(id string, r gather.Return) { out = append(out, answer{id: id, ret: value(r)}) },
+		OnSilent: func(id string) { out = append(out, answer{id: id, ret: wire.Map{}}) },
+	}
+	_, err := b.Run(ctx, m.d.Minions)
+	if err := m.sent(j, ping, err); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// subset runs a job on some minions, drawn from those that have the function.
+func (m minions) subset(ctx context.Context, j job, p gather.Publish, o gather.Options) ([]answer, error) {
+	n, ok := wholeNumber(j.subset)
+	if !ok {
+		return nil, fmt.Errorf("subset is to be a number of minions, not %s", pytext.Repr(j.subset))
+	}
+	having, s, err := gather.Having(ctx, m.d.Minions, p, o, j.fun)
+	if err := m.sent(j, s.Published, err); err != nil || len(having) == 0 {
+		return nil, err
+	}
+	rand.Shuffle(len(having), func(a, b int) { having[a], having[b] = having[b], having[a] })
+	p.Tgt, p.TgtType = having[:min(len(having), max(n, 1))], "list"
+	out, jid, err := m.all(ctx, j, p, o)
+	for i, a := range out {
+		if a.failed {
+			out[i] = answer{id: a.id, retcode: 1, ret: "Minion did not return. [No response]\nThe minions may not have all finished running and any remaining minions will return upon completion. To look up the return data for this job later, run the following command:\n\nsalt-run jobs.lookup_jid " + jid}
+		}
+	}
+	return out, err
+}
+
+// sent judges a publication. One that nobody matches is no error.
+func (m minions) sent(j job, p gather.Published, err error) error {
+	if err != nil {
+		return err
+	}
+	if p.Incomplete != "" {
+		m.d.Log.Warn("a target was resolved without all minions' data", "fun", j.fun, "tgt", pytext.Str(j.tgt), "covered", p.Incomplete)
+	}
+	if p.Error != "" && !strings.HasPrefix(p.Error, unresolved) {
+		return errors.New(p.Error)
+	}
+	return nil
+}
+
+// publication is the job as it goes out.
+func (m minions) publication(j job) (gather.Publish, error) {
+	p := gather.Publish{TgtType: j.tgtType, Fun: j.fun, User: j.user}
+	switch tgt := j.tgt.(type) {
+	case []any:
+		ids := make([]string, len(tgt))
+		for i, v := range tgt {
+			ids[i] = pytext.Str(v)
+		}
+		if p.Tgt = ids; j.tgtType == "compound" {
+			p.Tgt = strings.Join(ids, " ")
+		}
+	case string:
+		p.Tgt = tgt
+	case nil, wire.Map:
+		return p, fmt.Errorf("tgt is to be a text or a list of ids, not %s", pytext.Repr(j.tgt))
+	default:
+		p.Tgt = pytext.Str(tgt)
+	}
+	for _, a := range j.arg {
+		if digits, ok := pytext.Int(a); ok && wire.IsJID(digits) {
+			a = digits
+		}
+		p.Arg = append(p.Arg, a)
+	}
+	if len(j.kwarg) > 0 {
+		p.Arg = append(p.Arg, append(wire.Map{{Key: "__kwarg__", Value: true}}, j.kwarg...))
+	}
+	switch ret := j.ret.(type) {
+	case nil:
+	case []any: // minions know texts only
+		names := make([]string, len(ret))
+		for i, v := range ret {
+			names[i] = pytext.Str(v)
+		}
+		p.Ret = strings.Join(names, ",")
+	default:
+		p.Ret = pytext.Str(ret)
+	}
+	for _, kw := range []struct {
+		key   string
+		value any
+	}{{"ret_config", j.retConfig}, {"ret_kwargs", j.retKwarg}} {
+		if pytext.Truth(kw.value) {
+			p.Kwargs = p.Kwargs.Set(kw.key, kw.value)
+		}
+	}
+	return p, nil
+}
+
+// timeout is the time of a job; what is no whole number is the master's.
+func (m minions) timeout(v any) time.Duration {
+	if n, ok := wholeNumber(v); ok && n > 0 {
+		return time.Duration(min(n, maxSeconds)) * time.Second
+	}
+	return m.d.Timeout
+}
+
+// maxSeconds is the longest time that a state can ask for.
+const maxSeconds = 10 * 365 * 24 * 3600
+
+// wholeNumber is Python's int() of a number or a text.
+func wholeNumber(v any) (int, bool) {
+	switch v := v.(type) {
+	case int64:
+		return int(v), true
+	case float64:
+		return int(v), true
+	case bool:
+		if v {
+			return 1, true
+		}
+		return 0, true
+	case string:
+		return pytext.ParseInt(v)
+	}
+	return 0, false
+}
+
+// value is what a minion returned; nil if it can't be read.
+func value(r gather.Return) any {
+	if len(r.Return) == 0 {
+		return nil
+	}
+	v, err := r.Return.Unpack()
+	if err != nil {
+		return nil
+	}
+	return v
+}
+
+// jidOf is the job of the first answer, "" if that has none.
+func jidOf(answers []answer) string {
+	if len(answers) == 0 {
+		return ""
+	}
+	return answers[0].jid
+}

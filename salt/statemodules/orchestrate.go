@@ -1,0 +1,243 @@
+package statemodules
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/salt/orchestrate"
+	"clustermaster/wire"
+)
+
+// orchestration is the module salt (salt/states/saltmod.py): what a master has its minions and itself do.
+func orchestration(d Deps) orchestrate.Table {
+	o := orchestrator{d: d, minions: minions{d}}
+	return orchestrate.Table{
+		"salt.state": {Params: []orchestrate.Param{
+			need("name"), need("tgt"), opt("ssh", false), opt("tgt_type", "glob"), opt("ret", ""), opt("ret_config", nil), opt("ret_kwargs", nil), opt("highstate", nil), opt("sls", nil), opt("top", nil),
+			opt("saltenv", nil), opt("test", nil), opt("pillar", nil), opt("pillarenv", nil), opt("expect_minions", true), opt("exclude", nil), opt("fail_minions", nil),
+			opt("allow_fail", int64(0)), opt("concurrent", false), opt("timeout", nil), opt("batch", nil), opt("queue", false), opt("subset", nil), opt("orchestration_jid", nil), opt("failhard", nil),
+		}, VarKwargs: true, Run: o.state},
+		"salt.function": {Params: []orchestrate.Param{
+			need("name"), need("tgt"), opt("ssh", false), opt("tgt_type", "glob"), opt("ret", ""), opt("ret_config", nil), opt("ret_kwargs", nil), opt("expect_minions", false), opt("fail_minions", nil),
+			opt("fail_function", nil), opt("arg", nil), opt("kwarg", nil), opt("timeout", nil), opt("batch", nil), opt("subset", nil), opt("failhard", nil),
+		}, VarKwargs: true, Run: o.function},
+		"salt.runner":           {Params: []orchestrate.Param{need("name")}, VarKwargs: true, Run: o.runner},
+		"salt.wheel":            {Params: []orchestrate.Param{need("name")}, VarKwargs: true, Run: o.wheel},
+		"salt.parallel_runners": {Params: []orchestrate.Param{need("name"), need("runners")}, VarKwargs: true, Run: o.parallelRunners},
+		"salt.wait_for_event": {Params: []orchestrate.Param{
+			need("name"), need("id_list"), opt("event_id", "id"), opt("timeout", int64(300)), opt("node", "master"),
+		}, Run: o.waitForEvent},
+	}
+}
+
+type orchestrator struct {
+	d       Deps
+	minions minions
+}
+
+// args tells the bus with what a part of an orchestration begins.
+func (o orchestrator) args(c orchestrate.Call, data wire.Map) {
+	if c.JID != "" {
+		o.d.Fire("salt/run/"+c.JID+"/args", data)
+	}
+}
+
+// noSSH is the comment of a state with ssh: True.
+const noSSH = "ssh is not available: this master has no salt-ssh; leave ssh out and target minions"
+
+// state is salt.state: it has minions apply states.
+func (o orchestrator) state(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+	ret := started(c.Name)
+	allowed, ok := wholeNumber(c.Arg("allow_fail"))
+	if !ok {
+		return ended(ret, false, "Passed invalid value for 'allow_fail', must be an int"), nil
+	}
+	j := job{
+		tgt: c.Arg("tgt"), tgtType: pytext.Str(c.Arg("tgt_type")), ret: c.Arg("ret"), retConfig: c.Arg("ret_config"), retKwarg: c.Arg("ret_kwargs"), timeout: c.Arg("timeout"),
+		batch: c.Arg("batch"), subset: c.Arg("subset"), expect: pytext.Truth(c.Arg("expect_minions")), failhard: o.failhard(c), user: c.User,
+	}
+	switch {
+	case pytext.Truth(c.Arg("highstate")):
+		j.fun = "state.highstate"
+	case pytext.Truth(c.Arg("top")):
+		j.fun, j.arg = "state.top", []any{c.Arg("top")}
+	case pytext.Truth(c.Arg("sls")):
+		j.fun, j.arg = "state.sls", []any{joined(c.Arg("sls"))}
+	default:
+		return ended(ret, false, "No highstate or sls specified, no execution made"), nil
+	}
+	test := c.Arg("test")
+	if test == nil && c.Test {
+		test = true
+	}
+	if test != nil {
+		j.kwarg = j.kwarg.Set("test", test)
+	}
+	if v := c.Arg("pillar"); pytext.Truth(v) {
+		j.kwarg = j.kwarg.Set("pillar", v)
+	}
+	for _, key := range []string{"pillarenv", "saltenv", "exclude"} {
+		if v := c.Arg(key); v != nil {
+			j.kwarg = j.kwarg.Set(key, v)
+		}
+	}
+	j.kwarg = j.kwarg.Set("queue", c.Arg("queue"))
+	concurrent, ok := c.Arg("concurrent").(bool)
+	if !ok {
+		return ended(ret, false, "Must pass in boolean for value of 'concurrent'"), nil
+	}
+	j.kwarg = j.kwarg.Set("concurrent", concurrent)
+	if pytext.Truth(c.Arg("ssh")) {
+		return ended(ret, false, noSSH), nil
+	}
+	o.args(c, wire.Map{{Key: "type", Value: "state"}, {Key: "tgt", Value: j.tgt}, {Key: "name", Value: c.Name}, {Key: "args", Value: o.command(c, j, false)}})
+	answers, err := o.minions.run(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	return judgeStates(ret, answers, judging{
+		allowed: allowed, failMinions: c.Arg("fail_minions"), expect: j.expect, test: pytext.Truth(c.Arg("test")) || c.Test,
+	}), nil
+}
+
+// function is salt.function: it has minions run an execution function.
+func (o orchestrator) function(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+	ret := started(c.Name)
+	j := job{
+		fun: c.Name, tgt: c.Arg("tgt"), tgtType: pytext.Str(c.Arg("tgt_type")), ret: c.Arg("ret"), retConfig: c.Arg("ret_config"), retKwarg: c.Arg("ret_kwargs"), timeout: c.Arg("timeout"),
+		batch: c.Arg("batch"), subset: c.Arg("subset"), expect: pytext.Truth(c.Arg("expect_minions")), failhard: o.failhard(c), user: c.User,
+	}
+	j.kwarg, _ = c.Arg("kwarg").(wire.Map)
+	switch arg := c.Arg("arg").(type) {
+	case string:
+		ret = ret.Set("warnings", []any{"Please specify 'arg' as a list of arguments."})
+		for _, word := range strings.Fields(arg) {
+			j.arg = append(j.arg, word)
+		}
+	case []any:
+		j.arg = arg
+	default:
+		if pytext.Truth(arg) {
+			return nil, fmt.Errorf("arg is to be a list of arguments, not %s", pytext.Repr(arg))
+		}
+	}
+	if c.Test {
+		return ended(ret, nil, fmt.Sprintf("Function %s would be executed on target %s", c.Name, pytext.Str(j.tgt))), nil
+	}
+	if pytext.Truth(c.Arg("ssh")) {
+		return ended(ret, false, noSSH), nil
+	}
+	o.args(c, wire.Map{{Key: "type", Value: "function"}, {Key: "tgt", Value: j.tgt}, {Key: "name", Value: c.Name}, {Key: "args", Value: o.command(c, j, true)}})
+	answers, err := o.minions.run(ctx, j)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return ended(ret, false, err.Error()), nil
+	}
+	judge := func(any) (bool, error) { return true, nil }
+	if fun := pytext.Str(c.Arg("fail_function")); pytext.Truth(c.Arg("fail_function")) {
+		if !o.d.Modules.Has(fun) {
+			return nil, fmt.Errorf("fail_function %s is not available on this master; docs/template-functions.md lists what is", fun)
+		}
+		judge = func(returned any) (bool, error) {
+			v, err := o.d.Modules.Call(ctx, c.Master, fun, []any{returned}, nil)
+			return pytext.Truth(v), err
+		}
+	}
+	return judgeFunction(ret, c.Name, answers, c.Arg("fail_minions"), judge)
+}
+
+func (o orchestrator) failhard(c orchestrate.Call) bool {
+	return c.Arg("failhard") == true || o.d.Failhard
+}
+
+// command is a job as the event of its arguments shows it.
+func (o orchestrator) command(c orchestrate.Call, j job, function bool) wire.Map {
+	kwarg := j.kwarg
+	if kwarg == nil {
+		kwarg = wire.Map{}
+	}
+	m := wire.Map{{Key: "arg", Value: append([]any{}, j.arg...)}, {Key: "kwarg", Value: kwarg}, {Key: "ret", Value: j.ret}, {Key: "timeout", Value: j.timeout}}
+	add := func(key string, v any, there bool) {
+		if there {
+			m = append(m, wire.Pair{Key: key, Value: v})
+		}
+	}
+	returner := func() {
+		add("ret_config", j.retConfig, pytext.Truth(j.retConfig))
+		add("ret_kwargs", j.retKwarg, pytext.Truth(j.retKwarg))
+	}
+	window := func() {
+		add("batch", pytext.Str(j.batch), j.batch != nil)
+		add("subset", j.subset, j.subset != nil)
+	}
+	if function {
+		window()
+	} else {
+		returner()
+	}
+	add("tgt_type", j.tgtType, true)
+	add("ssh", false, true)
+	roster, given := c.Args.Get("roster")
+	add("roster", roster, given)
+	add("expect_minions", c.Arg("expect_minions"), true)
+	if function {
+		add("_cmd_meta", true, true)
+	} else {
+		window()
+	}
+	add("failhard", true, j.failhard)
+	if function {
+		returner()
+	}
+	return m
+}
+
+// joined is a list of SLS names as state.sls takes it.
+func joined(sls any) any {
+	list, ok := sls.([]any)
+	if !ok {
+		return sls
+	}
+	names := make([]string, len(list))
+	for i, v := range list {
+		names[i] = pytext.Str(v)
+	}
+	return strings.Join(names, ",")
+}
+
+// started is a return as the functions of module salt begin it.
+func started(name string) wire.Map {
+	return wire.Map{{Key: "name", Value: name}, {Key: "changes", Value: wire.Map{}}, {Key: "comment", Value: ""}, {Key: "result", Value: true}}
+}
+
+func ended(ret wire.Map, result any, comment string) wire.Map {
+	return ret.Set("result", result).Set("comment", comment)
+}
+
+// exempt are the minions of which a failure does not count. What is no list of them is ignored, with a warning.
+func exempt(ret wire.Map, v any) ([]string, wire.Map) {
+	switch v := v.(type) {
+	case nil:
+		return nil, ret
+	case string:
+		ids := strings.Split(v, ",")
+		for i := range ids {
+			ids[i] = strings.TrimSpace(ids[i])
+		}
+		return ids, ret
+	case []any:
+		ids := make([]string, len(v))
+		for i := range v {
+			ids[i] = pytext.Str(v[i])
+		}
+		return ids, ret
+	}
+	said, _ := ret.Get("warnings")
+	list, _ := said.([]any)
+	return nil, ret.Set("warnings", append(slices.Clip(list), "'fail_minions' needs to be a list or a comma separated string. Ignored."))
+}

@@ -1,0 +1,94 @@
+package statemodules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/salt/orchestrate"
+	"clustermaster/wire"
+)
+
+// checks are the functions of module test that ask for something of the master.
+func checks(d Deps) orchestrate.Table {
+	return orchestrate.Table{"test.check_pillar": {
+		Params: append(append([]orchestrate.Param{need("name")}, none("present", "boolean", "integer", "string", "listing", "dictionary")...), opt("verbose", false)),
+		Run:    pillarCheck{d.Modules}.run,
+	}}
+}
+
+type pillarCheck struct{ modules Modules }
+
+// pillarTypes are the checks in the order in which they are made; the text is the type as Python writes it.
+var pillarTypes = []struct {
+	param, text string
+	is          func(any) bool
+}{
+	{"present", "None", func(any) bool { return true }},
+	{"boolean", "<class 'bool'>", func(v any) bool { _, ok := v.(bool); return ok }},
+	{"integer", "<class 'int'>", func(v any) bool {
+		_, number := pytext.Int(v)
+		_, truth := v.(bool) // a bool is an int in Python
+		return number || truth
+	}},
+	{"string", "(<class 'str'>,)", func(v any) bool { _, ok := v.(string); return ok }},
+	{"listing", "<class 'list'>", func(v any) bool { _, ok := v.([]any); return ok }},
+	{"dictionary", "<class 'dict'>", func(v any) bool { _, ok := v.(wire.Map); return ok }},
+}
+
+func (p pillarCheck) run(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+	asked := false
+	for _, t := range pillarTypes {
+		asked = asked || pytext.Truth(c.Arg(t.param))
+	}
+	if !asked {
+		return nil, errors.New("Missing required argument text.") //nolint:staticcheck // Salt's text
+	}
+	failed, fine := wire.Map{}, wire.Map{} // key to the text of what is wrong, or of its type
+	for _, t := range pillarTypes {
+		keys, err := pillarKeys(c.Arg(t.param))
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", t.param, err)
+		}
+		for _, key := range keys {
+			v, err := p.modules.Call(ctx, c.Master, "pillar.get", []any{key, nil}, nil)
+			switch {
+			case err != nil:
+				return nil, err
+			case v == nil:
+				failed = failed.Set(pytext.Str(key), "is missing.\n")
+			case !t.is(v):
+				failed = failed.Set(pytext.Str(key), "is not "+t.text+".\n")
+			default:
+				fine = fine.Set(pytext.Str(key), t.text)
+			}
+		}
+	}
+	comment := ""
+	for _, f := range failed {
+		comment += fmt.Sprintf("Pillar key \"%s\" %s", f.Key, f.Value)
+	}
+	if pytext.Truth(c.Arg("verbose")) && len(fine) > 0 {
+		comment += "Those keys passed the check:\n"
+		for _, f := range fine {
+			comment += fmt.Sprintf("- %s (%s)\n", f.Key, f.Value)
+		}
+	}
+	return orchestrate.Return(c.Name, nil, len(failed) == 0, comment), nil
+}
+
+// pillarKeys are one key or a list of them.
+func pillarKeys(v any) ([]any, error) {
+	switch v := v.(type) {
+	case string:
+		return []any{v}, nil
+	case []any:
+		return v, nil
+	default:
+		if pytext.Truth(v) {
+			return nil, fmt.Errorf("%s is neither a key nor a list of keys", pytext.Repr(v))
+		}
+	}
+	return nil, nil
+}

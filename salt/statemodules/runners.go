@@ -1,0 +1,289 @@
+package statemodules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/salt/orchestrate"
+	"clustermaster/wire"
+)
+
+// maxParallelRunners is how many runners one state may start at a time. What all states start together is bounded by the runners themselves.
+const maxParallelRunners = 256
+
+// runner is salt.runner: a runner function of this master.
+func (o orchestrator) runner(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+	if c.Test {
+		return tried(c.Name, fmt.Sprintf("Runner function '%s' would be executed.", c.Name)), nil
+	}
+	rest := c.Args.Without("name", "arg", "kwarg", "jid")
+	args, kwargs, err := arguments(c.Arg("arg"), c.Arg("kwarg"))
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range rest {
+		if name, _ := p.Key.(string); !strings.HasPrefix(name, "__") {
+			kwargs = kwargs.Set(name, p.Value)
+		}
+	}
+	out, err := o.order(ctx, c, Order{Fun: c.Name, Args: args, Kwargs: kwargs, User: c.User})
+	if err != nil {
+		return nil, err
+	}
+	return ran("Runner", c.Name, out), nil
+}
+
+// wheel is salt.wheel: a wheel function of this master.
+func (o orchestrator) wheel(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+	if c.Test {
+		return tried(c.Name, fmt.Sprintf("Wheel function '%s' would be executed.", c.Name)), nil
+	}
+	kwargs := wire.Map{}
+	for _, p := range c.Args.Without("name") {
+		if name, _ := p.Key.(string); !strings.HasPrefix(name, "__") {
+			kwargs = append(kwargs, p)
+		}
+	}
+	out, err := o.order(ctx, c, Order{Wheel: true, Fun: c.Name, Kwargs: kwargs, User: c.User})
+	if err != nil {
+		return nil, err
+	}
+	return ran("Wheel", c.Name, out), nil
+}
+
+// tried is the return of a try.
+func tried(name, comment string) wire.Map {
+	return wire.Map{{Key: "name", Value: name}, {Key: "result", Value: nil}, {Key: "changes", Value: wire.Map{}}, {Key: "comment", Value: comment}}
+}
+
+// ran is the return of a state that ran one function.
+func ran(kind, name string, out Outcome) wire.Map {
+	if m, ok := out.Return.(wire.Map); ok {
+		if _, failed := m.Get("Error"); failed {
+			out.Success = false
+		}
+	}
+	word := "executed"
+	if !out.Success {
+		word = "failed"
+	}
+	ret := orchestrate.Return(name, wire.Map{{Key: "return", Value: out.Return}}, out.Success, fmt.Sprintf("%s function '%s' %s.", kind, name, word))
+	return ret.Set("__jid__", out.JID)
+}
+
+// arguments are arg and kwarg of a state.
+func arguments(arg, kwarg any) ([]any, wire.Map, error) {
+	args, ok := arg.([]any)
+	if !ok && pytext.Truth(arg) {
+		return nil, nil, fmt.Errorf("arg is to be a list of arguments, not %s", pytext.Repr(arg))
+	}
+	kwargs, ok := kwarg.(wire.Map)
+	if !ok && pytext.Truth(kwarg) {
+		return nil, nil, fmt.Errorf("kwarg is to be a map of arguments, not %s", pytext.Repr(kwarg))
+	}
+	return args, slices.Clone(kwargs), nil
+}
+
+// nesting are the runners that go on with the job id of the orchestration that starts them.
+var nesting = []string{"state.orchestrate", "state.orch", "state.sls"}
+
+// order runs a function for an orchestration, after the event that tells of it. The error is that of an order that can't begin, or ctx's.
+func (o orchestrator) order(ctx context.Context, c orchestrate.Call, r Order) (Outcome, error) {
+	if o.d.Runners.Takes(r.Wheel, r.Fun, "saltenv") {
+		r.Kwargs = r.Kwargs.Set("saltenv", c.Env)
+	}
+	if !r.Wheel && slices.Contains(nesting, r.Fun) && c.JID != "" {
+		r.Kwargs = r.Kwargs.Set("orchestration_jid", c.JID)
+	}
+	shown, wrong := o.d.Runners.Check(r)
+	kwargs := shown.Kwargs
+	if kwargs == nil {
+		kwargs = wire.Map{}
+	}
+	if r.Wheel {
+		o.args(c, wire.Map{{Key: "type", Value: "wheel"}, {Key: "name", Value: r.Fun}, {Key: "args", Value: kwargs}})
+	} else {
+		o.args(c, wire.Map{{Key: "type", Value: "runner"}, {Key: "name", Value: r.Fun}, {Key: "args", Value: append([]any{}, shown.Args...)}, {Key: "kwargs", Value: kwargs}})
+	}
+	if wrong != nil {
+		return Outcome{}, wrong
+	}
+	return o.d.Runners.Run(ctx, r)
+}
+
+// parallelRunners is salt.parallel_runners: several runners at the same time.
+func (o orchestrator) parallelRunners(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+	orders, err := parallelOrders(c)
+	if err != nil {
+		return wire.Map{{Key: "name", Value: c.Name}, {Key: "result", Value: false}, {Key: "changes", Value: wire.Map{}}, {Key: "comment", Value: err.Error()}}, nil
+	}
+	if c.Test {
+		names := make([]string, len(orders))
+		for i, r := range orders {
+			names[i] = "'" + r.order.Fun + "'"
+		}
+		return tried(c.Name, fmt.Sprintf("Runner functions %s would be executed.", strings.Join(names, ", "))), nil
+	}
+	failures := make([]error, len(orders))
+	var wg sync.WaitGroup
+	for i := range orders {
+		wg.Go(func() { orders[i].out, failures[i] = o.order(ctx, c, orders[i].order) })
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	for i, err := range failures { // one that could not begin takes nothing from what the others did
+		if err != nil {
+			orders[i].out = Outcome{Return: err.Error()}
+		}
+	}
+	return judgeRunners(c.Name, orders, o.d.Nested), nil
+}
+
+// parallel is one of several runners.
+type parallel struct {
+	id    string
+	order Order
+	out   Outcome
+}
+
+// errRunners is the comment of a state without runners.
+var errRunners = errors.New("The runners parameter must be a string or dict.") //nolint:staticcheck // Salt's text
+
+// parallelOrders reads the parameter runners: a name, or id to a list of maps with name and kwarg.
+func parallelOrders(c orchestrate.Call) ([]parallel, error) {
+	given := c.Arg("runners")
+	if name, ok := given.(string); ok {
+		given = wire.Map{{Key: name, Value: nil}}
+	}
+	m, ok := given.(wire.Map)
+	if !ok {
+		return nil, errRunners
+	}
+	if len(m) > maxParallelRunners {
+		return nil, fmt.Errorf("%d runners at the same time are too many: up to %d can be started by one state", len(m), maxParallelRunners)
+	}
+	orders := make([]parallel, len(m))
+	for i, p := range m {
+		id := pytext.Str(p.Key)
+		config := repacked(p.Value)
+		_, kwargs, err := arguments(nil, config["kwarg"])
+		if err != nil {
+			return nil, fmt.Errorf("runner %s: %w", id, err)
+		}
+		fun := id
+		if name, ok := config["name"]; ok {
+			fun = pytext.Str(name)
+		}
+		orders[i] = parallel{id: id, order: Order{Fun: fun, Kwargs: kwargs, User: c.User}}
+	}
+	return orders, nil
+}
+
+// repacked is a list of maps as one map; what is no map is left out.
+func repacked(v any) map[string]any {
+	list, ok := v.([]any)
+	if m, one := v.(wire.Map); one && !ok {
+		list = []any{m}
+	}
+	out := make(map[string]any)
+	for _, e := range list {
+		m, _ := e.(wire.Map)
+		for _, p := range m {
+			out[pytext.Str(p.Key)] = p.Value
+		}
+	}
+	return out
+}
+
+// judgeRunners ends the return of salt.parallel_runners. Salt looks for the return code of orchestrations where they no longer have it, so that none
+// ever fails; here it counts.
+func judgeRunners(name string, runners []parallel, nested func(any, int) string) wire.Map {
+	highstate := true
+	for _, r := range runners {
+		m, _ := r.out.Return.(wire.Map)
+		_, data := m.Get("data")
+		highstate = highstate && data && m.String("outputter") == "highstate"
+	}
+	var failed []parallel
+	for _, r := range runners {
+		if !r.out.Success || exitCode(r.out.Return) != 0 {
+			failed = append(failed, r)
+		}
+	}
+	comment := "All runner functions executed successfully."
+	switch {
+	case len(failed) == 0:
+	case highstate:
+		comments := make([]string, len(failed))
+		for i, r := range failed {
+			comments[i] = fmt.Sprintf("Runner %s failed with return value:\n%s", r.id, nested(r.out.Return, 2))
+		}
+		comment = strings.Join(comments, "\n")
+	case len(failed) == 1:
+		comment = fmt.Sprintf("Runner %s failed.", failed[0].id)
+	default:
+		ids := make([]string, len(failed))
+		for i, r := range failed {
+			ids[i] = r.id
+		}
+		comment = fmt.Sprintf("Runners %s failed.", strings.Join(ids, ", "))
+	}
+	changes := wire.Map{}
+	for _, r := range runners {
+		if !highstate {
+			changes = append(changes, wire.Pair{Key: r.id, Value: r.out.Return})
+			continue
+		}
+		m, _ := r.out.Return.(wire.Map)
+		data, _ := m.Get("data")
+		if found := changesIn(data); pytext.Truth(found) {
+			changes = append(changes, wire.Pair{Key: r.id, Value: found})
+		}
+	}
+	if !highstate {
+		changes = wire.Map{{Key: "ret", Value: changes}}
+	}
+	return wire.Map{{Key: "name", Value: name}, {Key: "result", Value: len(failed) == 0}, {Key: "changes", Value: changes}, {Key: "comment", Value: comment}}
+}
+
+// exitCode is by which a returned map says that it failed.
+func exitCode(v any) int {
+	m, _ := v.(wire.Map)
+	for _, key := range []string{"exit_code", "retcode"} {
+		code, _ := m.Get(key)
+		if n, ok := wholeNumber(code); ok && n != 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// changesIn finds the changes of states in what an orchestration returned.
+func changesIn(v any) any {
+	m, ok := v.(wire.Map)
+	if !ok {
+		return nil
+	}
+	if changes, ok := m.Get("changes"); ok {
+		if inner, ok := changes.(wire.Map); ok && inner.String("out") == "highstate" {
+			if ret, ok := inner.Get("ret"); ok {
+				return ret
+			}
+		}
+		return changes
+	}
+	found := wire.Map{}
+	for _, p := range m {
+		if changes := changesIn(p.Value); pytext.Truth(changes) {
+			found = append(found, wire.Pair{Key: p.Key, Value: changes})
+		}
+	}
+	return found
+}

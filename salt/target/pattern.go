@@ -1,0 +1,28 @@
+package target
+
+import (
+	"clustermaster/internal/fnmatch"
+	"clustermaster/internal/pyregex"
+)
+
+// Glob reports whether s matches the shell pattern, as Python's fnmatch.fnmatchcase says.
+func Glob(glob, s string) bool { return fnmatch.Match(glob, s) }
+
+// MatchStart reports whether the start of s matches the regular expression, as Python's re.match says. An expression
+// that does not compile matches nothing.
+func MatchStart(expr, s string) bool {
+	test, ok := pyregex.Start(expr)
+	return ok && test(s)
+}
+
+// MatchFull reports whether all of s matches the regular expression, as Python's re.fullmatch says.
+func MatchFull(expr, s string) bool {
+	test, ok := pyregex.Full(expr)
+	return ok && test(s)
+}
+
+// ForbidsFull is MatchFull for what is forbidden: what takes too long to tell counts as forbidden.
+func ForbidsFull(expr, s string) bool {
+	test, ok := pyregex.FullForbids(expr)
+	return ok && test(s)
+}

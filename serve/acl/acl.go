@@ -1,0 +1,351 @@
+package acl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/salt/target"
+	"clustermaster/wire"
+)
+
+// Texts of refusals, as Salt's master has them.
+const (
+	NotAuthenticated = "Authentication error occurred."
+	NotAuthorized    = "Authorization error occurred."
+)
+
+// findJob is what commands ask while they wait; who may order anything may ask it.
+const findJob = "saltutil.find_job"
+
+// Options are the master's options of these names.
+type Options struct {
+	PublisherACL wire.Map // pattern of users to a list of what they may order
+	Blacklist    wire.Map // publisher_acl_blacklist: users and modules, each text or a list of patterns
+	SudoACL      bool
+}
+
+// Rules answer for the options. The zero value lets nobody in.
+type Rules struct {
+	publisher      wire.Map
+	users, modules []string
+	sudo           bool
+}
+
+// New makes the rules. Error: an option of the wrong shape.
+func New(o Options) (*Rules, error) {
+	r := &Rules{publisher: o.PublisherACL, sudo: o.SudoACL && len(o.PublisherACL) > 0}
+	for _, p := range o.PublisherACL {
+		name, isText := p.Key.(string)
+		if !isText {
+			return nil, fmt.Errorf("publisher_acl: user %v is no text; put it in quotes", p.Key)
+		}
+		if _, ok := p.Value.([]any); !ok {
+			return nil, fmt.Errorf("publisher_acl: what %s may order is no list; write a list of functions", name)
+		}
+	}
+	for _, p := range o.Blacklist {
+		patterns, ok := texts(p.Value)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("publisher_acl_blacklist: %v is no list of texts", p.Key)
+		case p.Key == "users":
+			r.users = patterns
+		case p.Key == "modules":
+			r.modules = patterns
+		}
+	}
+	return r, nil
+}
+
+// texts reads a text or a list of them.
+func texts(v any) ([]string, bool) {
+	switch v := v.(type) {
+	case nil:
+		return nil, true
+	case string:
+		return []string{v}, true
+	case []any:
+		out := make([]string, len(v))
+		for i, x := range v {
+			s, ok := x.(string)
+			if !ok {
+				return nil, false
+			}
+			out[i] = s
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+// Open reports whether anybody but root and the master's user may order anything.
+func (r *Rules) Open() bool { return len(r.publisher) > 0 }
+
+// Blocked reports whether publisher_acl_blacklist keeps a user from an order of these functions. It holds for root too.
+func (r *Rules) Blocked(user string, funs []string) bool {
+	blocked := func(patterns []string, s string) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool { return target.Glob(p, s) || target.ForbidsFull(p, s) })
+	}
+	return blocked(r.users, user) || slices.ContainsFunc(funs, func(fun string) bool { return blocked(r.modules, fun) })
+}
+
+// fits matches a user or a function with a glob or a regular expression (salt.utils.stringutils.expr_match).
+func fits(pattern, s string) bool { return target.Glob(pattern, s) || target.MatchFull(pattern, s) }
+
+// sudoPrefix is what commands put before the name of who called them with sudo.
+const sudoPrefix = "sudo_"
+
+// OfSudo returns the rights of who gave orders as root with sudo, and whether sudo_acl makes them count.
+func (r *Rules) OfSudo(user string) (rights *Rights, counts bool) {
+	name, is := strings.CutPrefix(user, sudoPrefix)
+	if !is || !r.sudo {
+		return nil, false
+	}
+	return r.Of(name), true
+}
+
+// Caller is who gives an order.
+type Caller struct {
+	Name  string // the user that he was proved to be
+	Super bool   // root, or the master's own user
+}
+
+// The refusals of Orderer. Their texts are Salt's.
+var (
+	ErrBlacklisted = errors.New(NotAuthorized)    // publisher_acl_blacklist has the user or a function
+	ErrNoRights    = errors.New(NotAuthenticated) // publisher_acl has nothing for the user
+)
+
+// Orderer tells in whose name a caller orders functions, and with which rights; nil are all. Root and the master's user may claim to be
+// somebody else; nobody else is believed.
+func (r *Rules) Orderer(c Caller, claimed string, funs []string) (user string, rights *Rights, err error) {
+	user = c.Name
+	sudo := false
+	if c.Super {
+		if claimed != "" {
+			user = claimed
+		}
+		rights, sudo = r.OfSudo(user)
+	} else {
+		rights = r.Of(user)
+	}
+	switch {
+	case r.Blocked(user, funs):
+		return user, nil, ErrBlacklisted
+	case rights == nil && (sudo || !c.Super):
+		return user, nil, ErrNoRights
+	}
+	return user, rights, nil
+}
+
+// Confirmed tells with which rights somebody orders functions whom external_auth knows by name and gives these rights. Salt asks
+// publisher_acl_blacklist for who says that he calls; who he proves to be counts as well.
+func (r *Rules) Confirmed(claimed, name string, rights *Rights, funs []string) (*Rights, error) {
+	switch {
+	case r.Blocked(claimed, funs) || r.Blocked(name, nil):
+		return nil, ErrBlacklisted
+	case rights == nil: // would mean anything
+		return nil, ErrNoRights
+	}
+	return rights, nil
+}
+
+// Of returns what publisher_acl gives to a user, nil if nothing.
+func (r *Rules) Of(user string) *Rights {
+	var list []any
+	for _, p := range r.publisher {
+		if fits(p.Key.(string), user) {
+			list = append(list, p.Value.([]any)...)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return &Rights{list: list}
+}
+
+// Rights are what a user may order: patterns of functions on all minions, or maps from a compound target to such.
+type Rights struct{ list []any }
+
+// Order is what a user wants done.
+type Order struct {
+	Funs    []string
+	Args    []any    // of one function; of several, a list for each
+	Minions []string // that it would go to
+}
+
+// Minions resolves a compound target to the minions that it means for certain.
+type Minions func(ctx context.Context, compound string) ([]string, error)
+
+// Cover says on which minions rights cover an order.
+type Cover uint8
+
+const (
+	Nowhere  Cover = iota
+	Here           // on those of the order, if there are any, and on no others: the order must be sent to these by their ids
+	Anywhere       // on all, whatever target it is sent to
+)
+
+// Allow reports where the rights cover every function of an order. Error: that of resolving.
+func (r *Rights) Allow(ctx context.Context, o Order, resolve Minions) (Cover, error) {
+	covered := map[string]bool{} // by compound target
+	covers := func(tgt string) (bool, error) {
+		if tgt == everyMinion {
+			return true, nil
+		}
+		if strings.HasPrefix(tgt, "@") { // a runner or wheel module: no minion
+			return false, nil
+		}
+		if is, known := covered[tgt]; known {
+			return is, nil
+		}
+		ids, err := resolve(ctx, tgt)
+		if err != nil {
+			return false, err
+		}
+		set := make(map[string]struct{}, len(ids))
+		for _, id := range ids {
+			set[id] = struct{}{}
+		}
+		covered[tgt] = !slices.ContainsFunc(o.Minions, func(id string) bool { _, is := set[id]; return !is })
+		return covered[tgt], nil
+	}
+	where := Anywhere
+	if len(o.Funs) == 0 {
+		where = Nowhere
+	}
+	for i, fun := range o.Funs {
+		args := o.Args
+		if len(o.Funs) > 1 {
+			args = nil
+			if i < len(o.Args) {
+				args, _ = o.Args[i].([]any)
+			}
+		}
+		one, err := r.allowOne(fun, args, covers)
+		if err != nil {
+			return Nowhere, err
+		}
+		where = min(where, one)
+	}
+	return where, nil
+}
+
+func (r *Rights) allowOne(fun string, args []any, covers func(string) (bool, error)) (Cover, error) {
+	if fun == findJob {
+		return Anywhere, nil
+	}
+	where := Nowhere
+	for _, entry := range r.list {
+		switch entry := entry.(type) {
+		case string:
+			if target.MatchStart(entry, fun) {
+				return Anywhere, nil
+			}
+		case wire.Map:
+			if len(entry) != 1 {
+				continue
+			}
+			tgt, _ := entry[0].Key.(string)
+			if tgt != everyMinion && where == Here || !allowedBy(entry[0].Value, fun, args) {
+				continue
+			}
+			is, err := covers(tgt)
+			switch {
+			case err != nil:
+				return Nowhere, fmt.Errorf("resolve %q of an access list: %w", tgt, err)
+			case is && tgt == everyMinion:
+				return Anywhere, nil
+			case is:
+				where = Here
+			}
+		}
+	}
+	return where, nil
+}
+
+// everyMinion is the target of an entry that limits functions, not minions.
+const everyMinion = "*"
+
+// allowedBy matches a function and its arguments with conditions: patterns of functions, or maps from such a pattern to conditions of
+// the arguments.
+func allowedBy(conditions any, fun string, args []any) bool {
+	var kwargs wire.Map
+	if n := len(args); n > 0 {
+		if m, ok := args[n-1].(wire.Map); ok {
+			if _, marked := m.Get("__kwarg__"); marked {
+				args, kwargs = args[:n-1], m
+			}
+		}
+	}
+	return fulfilled(conditions, fun, args, kwargs)
+}
+
+// fulfilled is allowedBy with the keyword arguments apart.
+func fulfilled(conditions any, fun string, args []any, kwargs wire.Map) bool {
+	for _, c := range listOf(conditions) {
+		switch c := c.(type) {
+		case string:
+			if target.MatchStart(c, fun) {
+				return true
+			}
+		case wire.Map:
+			if len(c) != 1 {
+				continue
+			}
+			if name, _ := c[0].Key.(string); target.MatchStart(name, fun) && argsAllowed(c[0].Value, args, kwargs) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// argsAllowed reports whether one of the conditions holds: each names patterns of the first arguments and of keyword arguments; null is
+// anything, but it must be there.
+func argsAllowed(conditions any, args []any, kwargs wire.Map) bool {
+	return slices.ContainsFunc(listOf(conditions), func(v any) bool {
+		c, ok := v.(wire.Map)
+		if !ok {
+			return false
+		}
+		first, _ := c.Get("args")
+		for i, pattern := range listOf(first) {
+			if i >= len(args) || !argFits(pattern, args[i]) {
+				return false
+			}
+		}
+		named, _ := c.Get("kwargs")
+		m, _ := named.(wire.Map)
+		for _, p := range m {
+			name, _ := p.Key.(string)
+			if value, given := kwargs.Get(name); !given || !argFits(p.Value, value) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func argFits(pattern, value any) bool {
+	if pattern == nil {
+		return true
+	}
+	text, ok := pattern.(string)
+	return ok && target.MatchStart(text, pytext.Str(value))
+}
+
+// listOf makes a list of what may stand alone.
+func listOf(v any) []any {
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case []any:
+		return v
+	}
+	return []any{v}
+}

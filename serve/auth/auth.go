@@ -1,0 +1,276 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clustermaster/serve/acl"
+	"clustermaster/wire"
+)
+
+// ErrRefused says that credentials or a token are not good, for whatever reason.
+var ErrRefused = errors.New("authentication error occurred")
+
+// Bounds of credentials in bytes.
+const (
+	maxUser     = 256
+	maxPassword = 4096
+)
+
+// Options are the master's options of these names, as wire values.
+type Options struct {
+	External       wire.Map      // external_auth: back end to user or group to list
+	PermissiveACL  bool          // permissive_acl
+	ACLModule      string        // eauth_acl_module
+	KeepACLInToken bool          // keep_acl_in_token
+	TokenExpire    time.Duration // token_expire
+	ExpireOverride any           // token_expire_user_override: true, or back end to users
+	HashType       string        // hash_type of tokens
+	SharedSecret   string        // sharedsecret
+	BackEnds       wire.Map      // auth.pam.* and auth.ldap.*, by their whole names
+	RestTimeout    time.Duration // of a whole call; 0 is 10 s
+}
+
+// Deps is what Auth asks of the daemon.
+type Deps struct {
+	Tokens   Tokens
+	Python   Python // that calls libpam; needed for pam only
+	Log      *slog.Logger
+	Registry prometheus.Registerer
+	Now      func() time.Time // nil: time.Now
+}
+
+// Identity is somebody who has been authenticated.
+type Identity struct {
+	Name   string
+	Eauth  string   // the back end that confirmed it
+	Groups []string // as the back end tells
+	Rights *acl.Rights
+	Expire time.Time // of a token; zero for others
+}
+
+// backEnd confirms users. It is safe for concurrent use.
+type backEnd interface {
+	// check reports whether a password is a user's, and what it knows of him then. An error means that it could not tell.
+	check(ctx context.Context, user, password string) (known, bool, error)
+}
+
+// known is what a back end says of a user.
+type known struct {
+	groups []string
+	list   []any // what he may order beside what external_auth says; of rest only
+}
+
+// expander is a back end that replaces parts of a list that users may order.
+type expander interface {
+	expand(ctx context.Context, list []any) ([]any, error)
+}
+
+// Auth answers for the options. It is safe for concurrent use.
+type Auth struct {
+	opts     Options
+	deps     Deps
+	log      *slog.Logger
+	m        *metrics
+	backEnds map[string]backEnd
+	guard    *guard
+	refusals refusals
+}
+
+// New makes the back ends that external_auth names. Error: one that there is not, or that lacks an option.
+func New(o Options, d Deps) (*Auth, error) {
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	if o.TokenExpire <= 0 {
+		o.TokenExpire = 12 * time.Hour
+	}
+	a := &Auth{opts: o, deps: d, log: d.Log.With("component", "auth"), backEnds: make(map[string]backEnd)}
+	a.m = newMetrics(d.Registry, d.Tokens)
+	a.guard = newGuard(a.m)
+	for _, p := range o.External {
+		name, _ := p.Key.(string)
+		section, err := sectionOf(name, p.Value)
+		if err != nil {
+			return nil, err
+		}
+		if a.backEnds[name], err = a.open(name, section); err != nil {
+			return nil, fmt.Errorf("external_auth: %s: %w", name, err)
+		}
+		if name == "rest" && !a.opts.KeepACLInToken { // Salt's master forces it: the list comes with the password only
+			a.opts.KeepACLInToken = true
+		}
+	}
+	if m := o.ACLModule; m != "" && !slices.Contains(Supported, m) {
+		return nil, fmt.Errorf("eauth_acl_module: there is no back end %q; use one of %s", m, strings.Join(Supported, ", "))
+	}
+	return a, nil
+}
+
+// Supported are the names of the back ends, which are those of Salt 3008.
+var Supported = []string{"auto", "file", "ldap", "pam", "rest", "sharedsecret"}
+
+func (a *Auth) open(name string, section wire.Map) (backEnd, error) {
+	switch name {
+	case "auto":
+		return auto{}, nil
+	case "sharedsecret":
+		if a.opts.SharedSecret == "" {
+			return nil, errors.New("the option sharedsecret is empty, everybody could guess it; set it")
+		}
+		return sharedSecret(a.opts.SharedSecret), nil
+	case "file":
+		return newFile(section)
+	case "rest":
+		return newRest(section, a.opts.RestTimeout)
+	case "pam":
+		return newPAM(a.opts.BackEnds, a.deps.Python)
+	case "ldap":
+		return newLDAP(a.opts.BackEnds, a.log)
+	}
+	return nil, fmt.Errorf("there is no such back end; use one of %s", strings.Join(Supported, ", "))
+}
+
+// sectionOf checks the form of a back end's section.
+func sectionOf(name string, v any) (wire.Map, error) {
+	section, ok := v.(wire.Map)
+	if v != nil && !ok {
+		return nil, fmt.Errorf("external_auth: what stands below %q is no map of users", name)
+	}
+	for _, p := range section {
+		user, isText := p.Key.(string)
+		switch p.Value.(type) {
+		case []any:
+		default:
+			if isText && isParameter(name, user) {
+				continue
+			}
+			return nil, fmt.Errorf("external_auth: what %v of %s may order is no list; write a list of functions", p.Key, name)
+		}
+		if !isText {
+			return nil, fmt.Errorf("external_auth: user %v of %s is no text; put it in quotes", p.Key, name)
+		}
+	}
+	return section, nil
+}
+
+// isParameter tells the parameters of a back end, such as ^filename, from patterns of users.
+func isParameter(backEnd, key string) bool {
+	return strings.HasPrefix(key, "^") && (backEnd == "file" || backEnd == "rest")
+}
+
+// Enabled lists the back ends that external_auth names.
+func (a *Auth) Enabled() []string { return slices.Sorted(maps.Keys(a.backEnds)) }
+
+// Open reports whether external_auth lets anybody in.
+func (a *Auth) Open() bool { return len(a.backEnds) > 0 }
+
+// Authenticate confirms the credentials of a request: eauth, username and password, all text; whatever else is in creds is not
+// looked at. source is where it comes from, such as an address: attempts are bounded by it. Error: ErrRefused after about a second, or
+// that of ctx.
+func (a *Auth) Authenticate(ctx context.Context, source string, creds wire.Map) (Identity, error) {
+	eauth, user := creds.String("eauth"), creds.String("username")
+	end, enabled := a.backEnds[eauth]
+	if !enabled {
+		eauth = "unknown" // of metrics and logs: nobody chooses those
+	}
+	id, err := a.guard.do(ctx, source, eauth, user, func(ctx context.Context) (Identity, error) {
+		password, isText := creds.Get("password")
+		word, ok := password.(string)
+		switch {
+		case !enabled:
+			return Identity{}, fmt.Errorf("the back end is not enabled in external_auth: %w", ErrRefused)
+		case !isText || !ok:
+			return Identity{}, fmt.Errorf("no password: %w", ErrRefused)
+		case user == "" || len(user) > maxUser || len(word) > maxPassword || strings.ContainsAny(user, "\x00\r\n"):
+			return Identity{}, fmt.Errorf("the user's name or the password is empty or too long: %w", ErrRefused)
+		}
+		knows, right, err := end.check(ctx, user, word)
+		switch {
+		case err != nil:
+			return Identity{}, fmt.Errorf("ask the back end: %w", err)
+		case !right:
+			return Identity{}, ErrRefused
+		}
+		return a.identify(ctx, eauth, user, word, knows)
+	})
+	if err != nil && ctx.Err() == nil {
+		a.refusals.tell(a.log, eauth, source, shown(user), err)
+	}
+	return id, err
+}
+
+// shown is a name that a stranger gave, as a log may have it.
+func shown(user string) string {
+	if len(user) > maxUser {
+		return user[:maxUser]
+	}
+	return user
+}
+
+// identify puts together what a confirmed user may order.
+func (a *Auth) identify(ctx context.Context, eauth, user, password string, knows known) (Identity, error) {
+	id := Identity{Name: user, Eauth: eauth, Groups: knows.groups}
+	module := eauth
+	if a.opts.ACLModule != "" {
+		module = a.opts.ACLModule
+	}
+	section := a.section(eauth)
+	var list []any
+	if module == "rest" {
+		if eauth != "rest" {
+			rest, ok := a.backEnds["rest"]
+			if !ok {
+				return Identity{}, errors.New("eauth_acl_module is rest, and external_auth has no such section")
+			}
+			also, right, err := rest.check(ctx, user, password)
+			if err != nil {
+				return Identity{}, fmt.Errorf("ask eauth_acl_module: %w", err)
+			}
+			if right {
+				knows.list = also.list
+			}
+		}
+		own, _ := a.section("rest").Get(user)
+		mine, _ := own.([]any)
+		list = append(slices.Clone(mine), knows.list...)
+	}
+	if len(list) == 0 {
+		list = acl.Granted(section, user, knows.groups, a.opts.PermissiveACL).List()
+	}
+	rights, err := a.expanded(ctx, eauth, list)
+	id.Rights = rights
+	return id, err
+}
+
+// section is what external_auth has below a back end, without the back end's parameters.
+func (a *Auth) section(eauth string) wire.Map {
+	v, _ := a.opts.External.Get(eauth)
+	section, _ := v.(wire.Map)
+	return slices.DeleteFunc(slices.Clone(section), func(p wire.Pair) bool {
+		key, _ := p.Key.(string)
+		return isParameter(eauth, key)
+	})
+}
+
+// expanded asks a back end for the parts of a list that only it understands.
+func (a *Auth) expanded(ctx context.Context, eauth string, list []any) (*acl.Rights, error) {
+	if e, ok := a.backEnds[eauth].(expander); ok {
+		var err error
+		if list, err = e.expand(ctx, list); err != nil {
+			return nil, fmt.Errorf("expand what users of %s may order: %w", eauth, err)
+		}
+	}
+	return acl.FromList(list), nil
+}

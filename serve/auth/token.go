@@ -1,0 +1,247 @@
+package auth
+
+import (
+	"context"
+	"crypto/md5"
+	"crypto/rand"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"clustermaster/serve/acl"
+	"clustermaster/wire"
+)
+
+// Bounds of tokens.
+const (
+	maxTokens         = 10_000
+	maxTokensPerOwner = 2_000
+	maxTokenData      = 16 << 10                   // bytes of what is kept of one
+	maxTokenText      = 256                        // of what is looked up
+	maxTokenAge       = 100 * 365 * 24 * time.Hour // of token_expire that a caller asks for
+	minTokenText      = 16
+)
+
+// ErrTokensFull says that a cap of tokens is reached.
+var ErrTokensFull = errors.New("too many tokens; delete some with salt-run auth.del_token, or wait until some expire")
+
+// Tokens are what the masters agree on.
+type Tokens interface {
+	// PutToken keeps a token on all masters. Error: ErrTokensFull, or what keeps the masters from agreeing.
+	PutToken(ctx context.Context, t Token, most, mostPerOwner int) error
+	// DropToken removes a token from all masters; had tells that there was one.
+	DropToken(ctx context.Context, hash [32]byte) (had bool, err error)
+	// Token finds a token, also one that has expired.
+	Token(hash [32]byte) (Token, bool)
+	// Tokens counts them.
+	Tokens() int
+}
+
+// Token is what is kept of one.
+type Token struct {
+	Hash   [32]byte // SHA-256 of its text
+	Owner  string   // back end and name
+	Data   []byte   // Salt's token map without the text, packed
+	Expire time.Time
+}
+
+// MakeToken authenticates and makes a token: Salt's map of token, start, expire, name, eauth, groups and, with keep_acl_in_token, auth_list.
+// token_expire in creds counts, in seconds, where token_expire_user_override lets the user say. Error: as Authenticate's, or ErrTokensFull.
+func (a *Auth) MakeToken(ctx context.Context, source string, creds wire.Map) (wire.Map, error) {
+	id, err := a.Authenticate(ctx, source, creds)
+	if err != nil {
+		return nil, err
+	}
+	age, err := a.age(id, creds)
+	if err != nil {
+		a.log.Warn("no token made", "eauth", id.Eauth, "user", id.Name, "err", err)
+		return nil, err
+	}
+	text, err := newTokenText(a.opts.HashType)
+	if err != nil {
+		return nil, err
+	}
+	now := a.deps.Now()
+	expire := now.Add(age)
+	data := wire.Map{
+		{Key: "start", Value: seconds(now)}, {Key: "expire", Value: seconds(expire)}, {Key: "name", Value: id.Name}, {Key: "eauth", Value: id.Eauth},
+	}
+	if a.opts.KeepACLInToken {
+		data = append(data, wire.Pair{Key: "auth_list", Value: id.Rights.List()})
+	}
+	if len(id.Groups) > 0 {
+		groups := make([]any, len(id.Groups))
+		for i, g := range id.Groups {
+			groups[i] = g
+		}
+		data = append(data, wire.Pair{Key: "groups", Value: groups})
+	}
+	packed, err := wire.Pack(data)
+	if err != nil {
+		return nil, fmt.Errorf("make token: %w", err)
+	}
+	if len(packed) > maxTokenData {
+		return nil, fmt.Errorf("make token: the groups and rights of %s take %d bytes, more than %d; turn keep_acl_in_token off", id.Name, len(packed), maxTokenData)
+	}
+	t := Token{Hash: hashOf(text), Owner: id.Eauth + "/" + id.Name, Data: packed, Expire: expire.UTC()}
+	if err := a.deps.Tokens.PutToken(ctx, t, maxTokens, maxTokensPerOwner); err != nil {
+		a.m.tokens.WithLabelValues("refused").Inc()
+		a.log.Warn("no token made", "eauth", id.Eauth, "user", id.Name, "err", err)
+		return nil, fmt.Errorf("make token: %w", err)
+	}
+	a.m.tokens.WithLabelValues("made").Inc()
+	a.log.Info("token made", "eauth", id.Eauth, "user", id.Name, "expire", t.Expire)
+	return append(data, wire.Pair{Key: "token", Value: text}), nil
+}
+
+// age is how long a new token lives.
+func (a *Auth) age(id Identity, creds wire.Map) (time.Duration, error) {
+	asked, given := creds.Get("token_expire")
+	if !given || !a.mayChoose(id) {
+		return a.opts.TokenExpire, nil
+	}
+	var s float64
+	switch v := asked.(type) {
+	case int64:
+		s = float64(v)
+	case uint64:
+		s = float64(v)
+	case float64:
+		s = v
+	default:
+		return 0, fmt.Errorf("token_expire is no number of seconds: %w", ErrRefused)
+	}
+	if !(s > 0) || s > maxTokenAge.Seconds() { // NaN as well
+		return 0, fmt.Errorf("token_expire of %v s is not between 0 and 100 years: %w", s, ErrRefused)
+	}
+	return time.Duration(s * float64(time.Second)), nil
+}
+
+// mayChoose reports whether token_expire_user_override lets a user say how long his token lives.
+func (a *Auth) mayChoose(id Identity) bool {
+	switch o := a.opts.ExpireOverride.(type) {
+	case bool:
+		return o
+	case wire.Map:
+		v, _ := o.Get(id.Eauth)
+		users, _ := v.([]any)
+		for _, u := range users {
+			if u == id.Name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Token finds Salt's map of a token, with its text; false if it is unknown, expired or deleted.
+func (a *Auth) Token(_ context.Context, text string) (wire.Map, bool) {
+	if len(text) < minTokenText || len(text) > maxTokenText {
+		a.m.tokens.WithLabelValues("unknown").Inc()
+		return nil, false
+	}
+	t, ok := a.deps.Tokens.Token(hashOf(text))
+	if !ok || !t.Expire.After(a.deps.Now()) {
+		a.m.tokens.WithLabelValues("unknown").Inc()
+		return nil, false
+	}
+	data, err := wire.UnpackMap(t.Data)
+	if err != nil {
+		a.log.Warn("a token's record can't be read; delete the token", "err", err)
+		return nil, false
+	}
+	a.m.tokens.WithLabelValues("good").Inc()
+	return append(data, wire.Pair{Key: "token", Value: text}), true
+}
+
+// ByToken is Authenticate for a token. What external_auth says now counts, but for a list that is kept in the token. Error: ErrRefused, at once:
+// nobody guesses a token.
+func (a *Auth) ByToken(ctx context.Context, text string) (Identity, error) {
+	data, ok := a.Token(ctx, text)
+	if !ok {
+		a.log.Warn("token refused: unknown, expired or deleted")
+		return Identity{}, ErrRefused
+	}
+	id := Identity{Name: data.String("name"), Eauth: data.String("eauth"), Expire: timeOf(data)}
+	if _, enabled := a.backEnds[id.Eauth]; !enabled {
+		a.log.Warn("token refused: its back end is not enabled in external_auth", "eauth", id.Eauth, "user", id.Name)
+		return Identity{}, ErrRefused
+	}
+	groups, _ := data.Get("groups")
+	names, _ := groups.([]any)
+	for _, g := range names {
+		if name, ok := g.(string); ok {
+			id.Groups = append(id.Groups, name)
+		}
+	}
+	if kept, has := data.Get("auth_list"); has && a.opts.KeepACLInToken {
+		list, _ := kept.([]any)
+		id.Rights = acl.FromList(list)
+		return id, nil
+	}
+	var err error
+	if id.Rights, err = a.expanded(ctx, id.Eauth, acl.Granted(a.section(id.Eauth), id.Name, id.Groups, a.opts.PermissiveACL).List()); err != nil {
+		a.log.Warn("token refused", "eauth", id.Eauth, "user", id.Name, "err", err)
+		return Identity{}, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return id, nil
+}
+
+// DeleteToken takes a token away on all masters; had tells that there was one.
+func (a *Auth) DeleteToken(ctx context.Context, text string) (had bool, err error) {
+	if len(text) < minTokenText || len(text) > maxTokenText {
+		return false, nil
+	}
+	had, err = a.deps.Tokens.DropToken(ctx, hashOf(text))
+	if had {
+		a.m.tokens.WithLabelValues("deleted").Inc()
+	}
+	return had, err
+}
+
+func hashOf(text string) [32]byte { return sha256.Sum256([]byte(text)) }
+
+// newTokenText hashes 512 random bytes with hash_type, as Salt does.
+func newTokenText(hashType string) (string, error) {
+	random := make([]byte, 512)
+	if _, err := rand.Read(random); err != nil {
+		return "", fmt.Errorf("make token: %w", err)
+	}
+	var sum []byte
+	switch hashType {
+	case "md5":
+		s := md5.Sum(random)
+		sum = s[:]
+	case "sha1":
+		s := sha1.Sum(random)
+		sum = s[:]
+	case "sha224":
+		s := sha256.Sum224(random)
+		sum = s[:]
+	case "sha384":
+		s := sha512.Sum384(random)
+		sum = s[:]
+	case "sha512":
+		s := sha512.Sum512(random)
+		sum = s[:]
+	default:
+		s := sha256.Sum256(random)
+		sum = s[:]
+	}
+	return hex.EncodeToString(sum), nil
+}
+
+// seconds is a time as Salt writes it: since the epoch, with a fraction.
+func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
+
+func timeOf(data wire.Map) time.Time {
+	v, _ := data.Get("expire")
+	s, _ := v.(float64)
+	whole, part := math.Modf(s)
+	return time.Unix(int64(whole), int64(part*1e9))
+}

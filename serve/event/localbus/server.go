@@ -1,0 +1,153 @@
+package localbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"clustermaster/serve/event"
+	"clustermaster/wire"
+)
+
+// Names below sock_dir, by which Salt's clients find them.
+const (
+	PubSocket  = "master_event_pub.ipc"
+	PullSocket = "master_event_pull.ipc"
+	// RunningFile is a socket in Salt, to which its own processes write publications. Clients look whether it is there before they order.
+	RunningFile = "publish_pull.ipc"
+)
+
+// Mesh gives the events of all masters.
+type Mesh interface {
+	// Follow comes back at once; the subscription is closed by the caller.
+	Follow(prefix string) *event.Subscription
+}
+
+// Bus takes events that are fired here. It does not block.
+type Bus interface {
+	FireRawMap(tag string, data wire.RawMap)
+}
+
+// Deps is what a Server asks of others.
+type Deps struct {
+	Mesh Mesh
+	Bus  Bus
+	Log  *slog.Logger // nil discards
+	Reg  prometheus.Registerer
+}
+
+// Options bound a Server.
+type Options struct {
+	MaxEvent     int           // bytes of an event's data that a process may fire; 0 means event.DefaultMaxEventSize
+	Queue        int           // events that wait for one listener (pub_server_write_queue_size); 0 means 10000
+	WriteTimeout time.Duration // how long a listener may take nothing (publish_drain_timeout); 0 means a minute
+	// Untrue are tags that no process may fire, with the reason: they would tell of what was not done.
+	Untrue map[string]string
+}
+
+// Server holds the two sockets.
+type Server struct {
+	deps    Deps
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics
+	hub     *hub
+	pub     *socket
+	pull    *socket
+	running string // path of RunningFile, if this server made it
+	closing sync.Once
+}
+
+// Listen binds the sockets below sockDir, for root and the user of this process. What a master that is gone left there is replaced; a socket
+// that somebody answers at is an error, and so is a sockDir that is too long for a socket's name.
+func Listen(sockDir string, opts Options, deps Deps) (*Server, error) {
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.MaxEvent <= 0 {
+		opts.MaxEvent = event.DefaultMaxEventSize
+	}
+	if opts.Queue <= 0 {
+		opts.Queue = 10000
+	}
+	if opts.WriteTimeout <= 0 {
+		opts.WriteTimeout = time.Minute
+	}
+	s := &Server{deps: deps, opts: opts, log: deps.Log.With("component", "localbus"), metrics: newMetrics(deps.Reg)}
+	s.hub = &hub{s: s, listeners: make(map[*listener]struct{})}
+	var err error
+	if s.pub, err = bind(filepath.Join(sockDir, PubSocket)); err != nil {
+		return nil, err
+	}
+	if s.pull, err = bind(filepath.Join(sockDir, PullSocket)); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if err := s.sayRunning(filepath.Join(sockDir, RunningFile)); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// sayRunning makes the file that Salt's clients look for, unless there is one.
+func (s *Server) sayRunning(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil // of a master that was killed
+	}
+	if err != nil {
+		return fmt.Errorf("make file for Salt's clients: %w", err)
+	}
+	s.running = path
+	return f.Close()
+}
+
+// Close takes the sockets away. Serve does so at its end.
+func (s *Server) Close() { s.closing.Do(s.close) }
+
+func (s *Server) close() {
+	for _, k := range []*socket{s.pub, s.pull} {
+		if k != nil {
+			k.close()
+		}
+	}
+	if s.running != "" {
+		_ = os.Remove(s.running) // one that stays says too much, and nothing to the next master
+	}
+}
+
+// Serve serves both sockets until ctx ends, and closes them.
+func (s *Server) Serve(ctx context.Context) error {
+	defer s.Close()
+	g, ctx := errgroup.WithContext(ctx)
+	stop := context.AfterFunc(ctx, s.Close)
+	defer stop()
+	g.Go(func() error { return s.pub.serve(ctx, s, s.listen) })
+	g.Go(func() error {
+		return s.pull.serve(ctx, s, func(c *net.UnixConn, _ int32) { s.take(c) })
+	})
+	err := g.Wait()
+	s.hub.running.Wait()
+	return err
+}
+
+// listen tells one listener events until it leaves.
+func (s *Server) listen(conn *net.UnixConn, pid int32) {
+	l := newListener(s, conn)
+	s.hub.enter(l)
+	defer s.hub.leave(l)
+	if err := l.serve(pid); err != nil {
+		s.metrics.dropped.Inc()
+		s.log.Warn("listener on the local bus put out; it must read faster, or pub_server_write_queue_size be larger", "pid", pid, "err", err)
+	}
+}

@@ -1,0 +1,190 @@
+package master
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"clustermaster/keystore"
+	"clustermaster/salt/target"
+	"clustermaster/wire"
+)
+
+// Bounds of the files that auto-sign reads.
+const (
+	maxSignFile  = 8 << 20 // bytes
+	maxSignFiles = 1024    // grains
+)
+
+// autosign decides by the master's files whether an offered key is taken or refused without an operator.
+type autosign struct {
+	accept     bool
+	sign       *signFile
+	reject     *signFile
+	stubs      string
+	stubAge    time.Duration
+	grains     string
+	permissive bool
+	log        *slog.Logger
+
+	mu     sync.Mutex // guards values
+	values map[string]*signFile
+}
+
+func newAutosign(o Options, log *slog.Logger) *autosign {
+	a := &autosign{
+		accept: o.AutoAccept, stubs: o.AutosignDir, stubAge: o.AutosignTimeout, grains: o.AutosignGrainsDir,
+		permissive: o.PermissivePkiAccess, log: log, values: make(map[string]*signFile),
+	}
+	a.sign = &signFile{path: o.AutosignFile, permissive: a.permissive, log: log}
+	a.reject = &signFile{path: o.AutorejectFile, permissive: a.permissive, log: log}
+	return a
+}
+
+// decide answers for one id, in Salt's order. A stub that decided is returned, to be consumed when the key is dealt with.
+func (a *autosign) decide(id string, grains wire.Map, now time.Time) (keystore.Auto, string) {
+	a.expire(now)
+	stub := a.stub(id)
+	switch {
+	case a.reject.matches(id):
+		return keystore.AutoReject, stub
+	case a.accept, a.sign.matches(id), stub != "", a.grainsMatch(grains):
+		return keystore.AutoAccept, stub
+	}
+	return keystore.AutoNone, stub
+}
+
+// stub returns the path of the stub file of an id, which must be valid, or "".
+func (a *autosign) stub(id string) string {
+	if a.stubs == "" {
+		return ""
+	}
+	path := filepath.Join(a.stubs, id)
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return path
+}
+
+// expire deletes stubs that are too old.
+func (a *autosign) expire(now time.Time) {
+	if a.stubs == "" || a.stubAge <= 0 {
+		return
+	}
+	entries, err := os.ReadDir(a.stubs)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && info.Mode().IsRegular() && now.Sub(info.ModTime()) > a.stubAge {
+			a.consume(filepath.Join(a.stubs, e.Name()))
+		}
+	}
+}
+
+func (a *autosign) consume(path string) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.log.Warn("auto-sign stub cannot be removed, so it would accept again; check the folder's owner", "path", path, "err", err)
+	}
+}
+
+// grainsMatch compares the offered grains with the files of autosign_grains_dir, one allowed value per line. Only names that
+// stand in that folder are looked at, so a grain's name cannot lead out of it.
+func (a *autosign) grainsMatch(grains wire.Map) bool {
+	if a.grains == "" || len(grains) == 0 {
+		return false
+	}
+	entries, err := os.ReadDir(a.grains)
+	if err != nil {
+		return false
+	}
+	for i, e := range entries {
+		if i == maxSignFiles {
+			break
+		}
+		value, ok := grains.Get(e.Name())
+		if !ok {
+			continue
+		}
+		a.mu.Lock()
+		f := a.values[e.Name()]
+		if f == nil {
+			f = &signFile{path: filepath.Join(a.grains, e.Name()), permissive: a.permissive, log: a.log}
+			a.values[e.Name()] = f
+		}
+		a.mu.Unlock()
+		text := target.Text(value)
+		for _, line := range f.lines() {
+			if line == text {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// signFile is a file of lines, read again when it changed.
+type signFile struct {
+	path       string // "" for none
+	permissive bool
+	log        *slog.Logger
+
+	mu     sync.Mutex // guards the rest
+	mtime  time.Time
+	size   int64
+	mode   fs.FileMode
+	cached []string
+}
+
+// matches tries each line as the id itself, as a shell pattern, and as a regular expression for all of it.
+func (f *signFile) matches(id string) bool {
+	for _, line := range f.lines() {
+		if line == id || target.Glob(line, id) || target.MatchFull(line, id) {
+			return true
+		}
+	}
+	return false
+}
+
+// lines returns the lines without blanks around them, empty ones and comments. A file that strangers may write to is as good as
+// none.
+func (f *signFile) lines() []string {
+	if f.path == "" {
+		return nil
+	}
+	info, err := os.Stat(f.path)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if info.ModTime().Equal(f.mtime) && info.Size() == f.size && info.Mode() == f.mode {
+		return f.cached
+	}
+	f.mtime, f.size, f.mode, f.cached = info.ModTime(), info.Size(), info.Mode(), nil
+	if info.Mode()&0o002 != 0 || (info.Mode()&0o020 != 0 && !f.permissive) {
+		f.log.Warn("auto-sign file ignored: others may write to it; chmod go-w it", "path", f.path)
+		return nil
+	}
+	file, err := os.Open(f.path)
+	if err != nil {
+		f.log.Warn("auto-sign file cannot be read; check its owner", "path", f.path, "err", err)
+		return nil
+	}
+	defer file.Close()
+	in := bufio.NewScanner(io.LimitReader(file, maxSignFile))
+	for in.Scan() {
+		if line := strings.TrimSpace(in.Text()); line != "" && !strings.HasPrefix(line, "#") {
+			f.cached = append(f.cached, line)
+		}
+	}
+	return f.cached
+}

@@ -1,0 +1,251 @@
+package master
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"clustermaster/serve/acl"
+	"clustermaster/wire"
+)
+
+// credentials is the kind of proof that comes with an order.
+type credentials string
+
+const (
+	kindUser  credentials = "user"  // the key of a user of the masters' machines
+	kindEauth credentials = "eauth" // name and password of external_auth
+	kindToken credentials = "token"
+)
+
+// kindOf tells the kind from what is there, as Salt does.
+func kindOf(load wire.Map) credentials {
+	switch {
+	case has(load, "token"):
+		return kindToken
+	case has(load, "eauth"):
+		return kindEauth
+	}
+	return kindUser
+}
+
+// errorMap is how errors are told to callers.
+func errorMap(name, message string) wire.Map {
+	return wire.Map{{Key: "error", Value: wire.Map{{Key: "name", Value: name}, {Key: "message", Value: message}}}}
+}
+
+var (
+	notAuthenticated = errorMap("AuthenticationError", acl.NotAuthenticated)
+	notAuthorized    = errorMap("AuthorizationError", acl.NotAuthorized)
+	tooManyOrders    = errorMap("SaltClientError", "too many commands of this user at a time; wait for some to end")
+)
+
+// name is that of the errors which runner and wheel give for this kind.
+func (k credentials) name() string {
+	return map[credentials]string{kindToken: "TokenAuthenticationError", kindEauth: "EauthAuthenticationError", kindUser: "UserAuthenticationError"}[k]
+}
+
+// refusal is the answer of runner and wheel to credentials that are not good.
+func (k credentials) refusal(load wire.Map) wire.Map {
+	text := `Authentication failure of type "` + string(k) + `" occurred`
+	switch k {
+	case kindToken:
+		text += "."
+	case kindEauth:
+		text += " for user " + userOf(load) + "."
+	}
+	return errorMap(k.name(), text)
+}
+
+// unauthorized is the answer of runner and wheel to somebody who may not call a function.
+func (k credentials) unauthorized(user string) wire.Map {
+	return errorMap(k.name(), `Authentication failure of type "`+string(k)+`" occurred for user `+user+".")
+}
+
+// maxShownUser bounds the names that go back to callers and into logs.
+const maxShownUser = 64
+
+// userOf is the name that a caller gives himself, which goes back to nobody but him.
+func userOf(m wire.Map) string {
+	if user := m.String("username"); user != "" && len(user) <= maxShownUser {
+		return user
+	}
+	return "UNKNOWN"
+}
+
+// orderer is who gives an order, and what he may.
+type orderer struct {
+	kind   credentials
+	user   string
+	eauth  string      // of kinds eauth and token: the back end that knows user
+	rights *acl.Rights // nil: anything
+	super  bool        // the key of root or of the master's user
+}
+
+// errCredentials says that a proof is not good.
+var errCredentials = errors.New("credentials are not good")
+
+// identify proves who gives an order. creds is where token, or eauth and its fields, are looked for; key and user are those of the
+// order's load. The error is errCredentials, one of acl's, or that of ctx.
+func (m *Master) identify(ctx context.Context, o *clearOrder, creds wire.Map, funs []string) (orderer, error) {
+	load := o.load
+	who := orderer{kind: kindOf(creds)}
+	if who.kind == kindUser {
+		claimed, _ := load.Get("user")
+		name, isText := claimed.(string)
+		if claimed != nil && !isText || len(name) > maxClaimed {
+			return who, errCredentials
+		}
+		caller, ok := m.keyHolder(name, load.String("key"))
+		if !ok {
+			return who, errCredentials
+		}
+		who.super = caller.Super
+		var err error
+		who.user, who.rights, err = m.deps.ACL.Orderer(caller, name, funs)
+		return who, err
+	}
+	if m.deps.Auth == nil {
+		return who, errCredentials
+	}
+	var id Identity
+	var err error
+	if who.kind == kindToken {
+		token, _ := creds.Get("token")
+		text, _ := token.(string)
+		id, err = m.deps.Auth.ByToken(ctx, text)
+	} else {
+		id, err = m.deps.Auth.Authenticate(ctx, o.source(), creds)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return who, ctx.Err()
+	case err != nil:
+		return who, errCredentials
+	}
+	who.user, who.eauth = id.Name, id.Eauth
+	who.rights, err = m.deps.ACL.Confirmed(load.String("user"), id.Name, id.Rights, funs)
+	return who, err
+}
+
+// rootUser has all rights, whoever the master runs as.
+const rootUser = "root"
+
+// sudoPrefix is what commands put before the name of who called them with sudo.
+const sudoPrefix = "sudo_"
+
+// keyHolder tells whose key a caller has, who claims to be user; "" claims nothing. The key of root or of the master's user serves for
+// any claim, another user's for himself alone: Salt's master takes any key for root's.
+func (m *Master) keyHolder(user, key string) (acl.Caller, bool) {
+	if key == "" || m.deps.UserKeys == nil {
+		return acl.Caller{}, false
+	}
+	supers := []string{rootUser, m.opts.MasterUser}
+	for _, super := range supers {
+		if m.holds(super, key) {
+			return acl.Caller{Name: super, Super: true}, true
+		}
+	}
+	if user == "" || slices.Contains(supers, user) || strings.HasPrefix(user, sudoPrefix) || !m.holds(user, key) {
+		return acl.Caller{}, false
+	}
+	return acl.Caller{Name: user}, true
+}
+
+// holds compares in constant time: digests, for these have one length.
+func (m *Master) holds(user, key string) bool {
+	want, ok := m.deps.UserKeys.Key(user)
+	a, b := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(key))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1 && ok && want != ""
+}
+
+// refuseOrder counts and logs an order that is not carried out. fun may be any value of the load.
+func (m *Master) refuseOrder(o *clearOrder, reason, user string, fun any) {
+	m.refused.order(reason, o.cmd, user, fun, o.remote)
+	m.metrics.orders.WithLabelValues(o.cmd, "refused").Inc()
+}
+
+func (m *Master) accepted(o *clearOrder, kind credentials) {
+	m.metrics.orders.WithLabelValues(o.cmd, string(kind)).Inc()
+}
+
+// reason is a metric's word for why an order is refused.
+func reasonOf(kind credentials, err error) string {
+	switch {
+	case errors.Is(err, acl.ErrBlacklisted):
+		return "clear_blacklist"
+	case errors.Is(err, acl.ErrNoRights):
+		return "clear_rights"
+	case kind == kindToken:
+		return "clear_token"
+	case kind == kindEauth:
+		return "clear_credentials"
+	}
+	return "clear_key"
+}
+
+// Bounds of the orders that are carried out at a time.
+const (
+	maxOrders        = 256
+	maxOrdersPerUser = 64
+)
+
+// orders counts what is carried out. The zero value counts nothing yet.
+type orders struct {
+	mu     sync.Mutex // guards the rest
+	n      int
+	byUser map[string]int
+}
+
+// enter counts one more order of a user, unless that is too much.
+func (o *orders) enter(user string) (leave func(), ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.n >= maxOrders || o.byUser[user] >= maxOrdersPerUser {
+		return nil, false
+	}
+	if o.byUser == nil {
+		o.byUser = make(map[string]int)
+	}
+	o.n++
+	o.byUser[user]++
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.n--
+		if o.byUser[user]--; o.byUser[user] == 0 {
+			delete(o.byUser, user)
+		}
+	}, true
+}
+
+// Events that callers without a proof may cause, on all masters' buses.
+const (
+	strangersBurst = 100
+	strangersRate  = 10 // a second
+)
+
+// allowance bounds events by the time. The zero value is full.
+type allowance struct {
+	mu   sync.Mutex // guards the rest
+	used float64
+	at   time.Time
+}
+
+// take uses one up, unless there is none.
+func (a *allowance) take(now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used = max(0, a.used-strangersRate*now.Sub(a.at).Seconds())
+	a.at = now
+	if a.used+1 > strangersBurst {
+		return false
+	}
+	a.used++
+	return true
+}

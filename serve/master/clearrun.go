@@ -1,0 +1,141 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"clustermaster/internal/origin"
+	"clustermaster/serve/acl"
+	"clustermaster/wire"
+)
+
+// RunOrder asks for one call of a runner or wheel function.
+type RunOrder struct {
+	Fun    string // without the word wheel
+	Args   []any
+	Kwargs wire.Map
+	// ByName says that Kwargs are the parameters by name, among keys that mean nothing to the function.
+	ByName bool
+	User   string
+
+	eauth string // the back end that knows User, or ""
+}
+
+// origin is what the audit trail says of an order that came as o.
+func (r RunOrder) origin(o *clearOrder, fun string) origin.Origin {
+	return origin.Origin{User: r.User, Eauth: r.eauth, From: o.source(), Order: fun}
+}
+
+// Ran is the outcome of a wheel function.
+type Ran struct {
+	JID, Tag string
+	Return   any
+	Success  bool
+	Refused  string // why it was not called: there is no such function, or it has no such parameter
+}
+
+// clearRunner is runner: a function of this master, which runs on after the reply.
+func (m *Master) clearRunner(ctx context.Context, o *clearOrder) (any, *wire.Refusal) {
+	kwarg, ok := optionalMap(o.load, "kwarg")
+	if !ok {
+		return nil, malformed()
+	}
+	order := RunOrder{Kwargs: kwarg, ByName: true}
+	if args, kwargs, both := argAndKwarg(kwarg); both {
+		order = RunOrder{Args: args, Kwargs: kwargs}
+	}
+	reply, leave, refusal := m.mayRun(ctx, o, &order, (*acl.Rights).AllowRunner)
+	if reply != nil || refusal != nil {
+		return reply, refusal
+	}
+	defer leave()
+	jid, tag, err := m.deps.Runners.StartRunner(origin.With(ctx, order.origin(o, order.Fun)), order)
+	if err != nil {
+		m.refuseOrder(o, "clear_busy", order.User, order.Fun)
+		return errorMap("SaltClientError", err.Error()), nil
+	}
+	m.log.Info("runner function called for a user", "user", order.User, "fun", order.Fun, "jid", jid, "addr", o.remote)
+	return wire.Map{{Key: "tag", Value: tag}, {Key: "jid", Value: jid}}, nil
+}
+
+// clearWheel is wheel: the reply waits for the function.
+func (m *Master) clearWheel(ctx context.Context, o *clearOrder) (any, *wire.Refusal) {
+	order := RunOrder{Kwargs: o.load.Without("fun", "user", "key", "username", "password", "token"), ByName: true}
+	if args, kwargs, both := argAndKwarg(o.load); both {
+		order = RunOrder{Args: args, Kwargs: kwargs}
+	}
+	reply, leave, refusal := m.mayRun(ctx, o, &order, (*acl.Rights).AllowWheel)
+	if reply != nil || refusal != nil {
+		return reply, refusal
+	}
+	defer leave()
+	m.log.Info("wheel function called for a user", "user", order.User, "fun", order.Fun, "addr", o.remote)
+	ran := m.deps.Runners.RunWheel(origin.With(ctx, order.origin(o, "wheel."+order.Fun)), order)
+	if ran.Refused != "" {
+		ran.Return = "Exception occurred in wheel " + order.Fun + ": CommandExecutionError: " + ran.Refused
+	}
+	return wire.Map{{Key: "tag", Value: ran.Tag}, {Key: "data", Value: wire.Map{
+		{Key: "fun", Value: "wheel." + order.Fun}, {Key: "jid", Value: ran.JID}, {Key: "tag", Value: ran.Tag}, {Key: "user", Value: order.User},
+		{Key: "return", Value: ran.Return}, {Key: "success", Value: ran.Success},
+	}}}, nil
+}
+
+// argAndKwarg are the arguments in the newer form of low data.
+func argAndKwarg(low wire.Map) (args []any, kwargs wire.Map, both bool) {
+	arg, hasArg := low.Get("arg")
+	kwarg, hasKwarg := low.Get("kwarg")
+	if !hasArg || !hasKwarg {
+		return nil, nil, false
+	}
+	args, _ = arg.([]any)
+	kwargs, _ = kwarg.(wire.Map)
+	return args, kwargs, true
+}
+
+// allows is acl's question for runners or for wheels.
+type allows func(r *acl.Rights, fun string, args []any, kwargs wire.Map) (bool, error)
+
+// mayRun fills in function and user of an order, or answers it. Somebody with publisher_acl runs nothing here: that option is about
+// minions. Salt's master checks no rights of users with a key.
+func (m *Master) mayRun(ctx context.Context, o *clearOrder, order *RunOrder, allow allows) (reply any, leave func(), refusal *wire.Refusal) {
+	fun, _ := o.load.Get("fun")
+	name, isText := fun.(string)
+	if !isText || len(name) > maxFunction || m.deps.Runners == nil {
+		return nil, nil, malformed()
+	}
+	who, err := m.identify(ctx, o, o.load, nil)
+	if err != nil {
+		m.refuseOrder(o, reasonOf(who.kind, err), o.load.String("user"), fun)
+		if errors.Is(err, acl.ErrBlacklisted) {
+			return who.kind.unauthorized(who.user), nil, nil
+		}
+		return who.kind.refusal(o.load), nil, nil
+	}
+	order.Fun, order.User, order.eauth = name, who.user, who.eauth
+	may := who.rights == nil
+	switch {
+	case who.kind != kindUser:
+		var args []any
+		var kwargs wire.Map
+		if !order.ByName { // conditions on arguments are for the form that tells them apart
+			args, kwargs = order.Args, order.Kwargs
+		}
+		if may, err = allow(who.rights, name, args, kwargs); err != nil {
+			return errorMap("SaltInvocationError", err.Error()), nil, nil
+		}
+	case strings.HasPrefix(who.user, sudoPrefix):
+		order.User = m.opts.MasterUser
+	}
+	if !may {
+		m.refuseOrder(o, "clear_rights", who.user, fun)
+		return who.kind.unauthorized(who.user), nil, nil
+	}
+	leave, ok := m.orders.enter(who.user)
+	if !ok {
+		m.refuseOrder(o, "clear_busy", who.user, fun)
+		return tooManyOrders, nil, nil
+	}
+	m.accepted(o, who.kind)
+	return nil, leave, nil
+}

@@ -1,0 +1,173 @@
+package master
+
+import (
+	"context"
+	"fmt"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/wire"
+)
+
+// command is the handler of one aes command. The value is the reply; an error is told to the minion as the empty text.
+type command func(ctx context.Context, c *call) (value any, err error)
+
+// command finds the handler of cmd and its metric label. Unknown commands, private ones of Salt among them, get an empty
+// map.
+func (m *Master) command(cmd string) (command, string) {
+	switch cmd {
+	case "_return":
+		return m.minionReturn, cmd
+	case "_minion_event":
+		return m.minionEvent, cmd
+	case "_syndic_return":
+		return m.syndicReturn, cmd
+	case "_pillar":
+		return m.pillar, cmd
+	case "_master_opts":
+		return m.masterOpts, cmd
+	case "_master_tops":
+		return m.masterTops, cmd
+	case "_mine":
+		return m.mine, cmd
+	case "_mine_get":
+		return m.mineGet, cmd
+	case "_mine_delete":
+		return m.mineDelete, cmd
+	case "_mine_flush":
+		return m.mineFlush, cmd
+	case "_file_list", "_file_list_emptydirs", "_dir_list", "_symlink_list", "_file_find", "_file_hash", "_file_hash_and_stat",
+		"_serve_file", "_file_envs":
+		return m.files, cmd
+	case "_file_recv":
+		return m.fileRecv, cmd
+	case "_register_resources":
+		return m.registerResources, cmd
+	case "revoke_auth":
+		return m.revokeAuth, cmd
+	case "minion_pub":
+		return m.minionPub, cmd
+	case "minion_publish":
+		return m.minionPublish, cmd
+	case "pub_ret":
+		return m.pubRet, cmd
+	case "minion_runner":
+		return m.minionRunner, cmd
+	case "verify_minion": // exposed by Salt, but cannot be called
+		return constant(""), cmd
+	}
+	return constant(wire.Map{}), unknownCommand
+}
+
+// forAll reports whether a command does the same whoever asks: it acts for no id.
+func forAll(cmd string) bool {
+	switch cmd {
+	case "_file_list", "_file_list_emptydirs", "_dir_list", "_symlink_list", "_file_find", "_file_hash", "_file_hash_and_stat",
+		"_serve_file", "_file_envs", "_master_opts":
+		return true
+	}
+	return false
+}
+
+// unknownCommand is the metric label of all commands that there are not.
+const unknownCommand = "other"
+
+func constant(v any) command {
+	return func(context.Context, *call) (any, error) { return v, nil }
+}
+
+func (m *Master) files(ctx context.Context, c *call) (any, error) {
+	if m.deps.Files == nil {
+		return wire.Map{}, nil
+	}
+	load, err := c.Load.Map()
+	if err != nil {
+		return nil, err
+	}
+	return m.deps.Files.Serve(ctx, c.Cmd, load)
+}
+
+// masterOpts hands out the options that a minion's state runs go by; it indexes all of them.
+func (m *Master) masterOpts(_ context.Context, c *call) (any, error) {
+	envs := wire.Map{}
+	if m.opts.FileEnvs != nil {
+		for _, env := range m.opts.FileEnvs() {
+			envs = envs.Set(env, []any{})
+		}
+	}
+	opts := wire.Map{
+		{Key: "file_roots", Value: envs},
+		{Key: "top_file_merging_strategy", Value: "merge"},
+		{Key: "env_order", Value: []any{}},
+		{Key: "default_top", Value: "base"},
+	}
+	n := len(opts)
+	opts = append(opts, wire.Map{
+		{Key: "renderer", Value: "jinja|yaml"},
+		{Key: "failhard", Value: false},
+		{Key: "state_top", Value: "salt://top.sls"},
+		{Key: "state_top_saltenv", Value: nil},
+		{Key: "nodegroups", Value: wire.Map{}},
+		{Key: "state_auto_order", Value: true},
+		{Key: "state_events", Value: false},
+		{Key: "state_aggregate", Value: false},
+		{Key: "jinja_env", Value: wire.Map{}},
+		{Key: "jinja_sls_env", Value: wire.Map{}},
+		{Key: "jinja_lstrip_blocks", Value: false},
+		{Key: "jinja_trim_blocks", Value: false},
+	}...)
+	if raw, _ := c.Load.Get("env_only"); isTrue(raw) {
+		opts = opts[:n]
+	}
+	for i, p := range opts {
+		if p.Key == "file_roots" {
+			continue
+		}
+		if v, ok := m.opts.MasterOpts.Get(p.Key.(string)); ok {
+			opts[i].Value = v
+		}
+	}
+	return opts, nil
+}
+
+// masterTops tells a minion what master_tops has for it: for the id of the channel, whatever options it sends along.
+func (m *Master) masterTops(ctx context.Context, c *call) (any, error) {
+	if m.opts.MasterTops == nil || c.ID == "" {
+		return wire.Map{}, nil
+	}
+	var opts wire.Map
+	if raw, ok := c.Load.Get("opts"); ok {
+		var err error
+		if opts, err = raw.Map(); err != nil {
+			return nil, fmt.Errorf("options of %q: %w", c.ID, err)
+		}
+	}
+	return m.opts.MasterTops(ctx, c.ID, opts), nil
+}
+
+// registerResources is sent by every 3008 minion at its start.
+func (m *Master) registerResources(_ context.Context, c *call) (any, error) {
+	if _, ok := c.Load.Get("resources"); !ok || c.ID == "" {
+		return wire.Map{}, nil
+	}
+	m.deps.Bus.Fire("resource/refresh/"+c.ID, wire.Map{{Key: "Resource cache refresh", Value: c.ID}})
+	return true, nil
+}
+
+func (m *Master) revokeAuth(ctx context.Context, c *call) (any, error) {
+	if c.ID == "" {
+		return wire.Map{}, nil
+	}
+	if !m.opts.AllowMinionKeyRevoke {
+		return c.Load, nil
+	}
+	if err := m.deps.Keys.Revoke(ctx, c.ID); err != nil {
+		return nil, err
+	}
+	return true, nil
+}
+
+// isTrue is Python's truth of a value.
+func isTrue(raw wire.Raw) bool {
+	v, err := raw.Unpack()
+	return err == nil && len(raw) > 0 && pytext.Truth(v)
+}

@@ -1,0 +1,126 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Bounds of waiting for a processor. A minion gives up after 5 s (its auth_timeout) and asks again; a stranger that hears
+// no sooner asks again after 10 s.
+const (
+	minionPatience   = 10 * time.Second
+	strangerPatience = 3 * time.Second
+	maxStrangers     = 4096 // that wait
+)
+
+// errBusy says that no processor came free in time, or that too many sign-ins wait already.
+var errBusy = errors.New("too many sign-ins at a time")
+
+// gate bounds how many processors make the RSA operations of sign-ins: all sign-ins together use at most all processors,
+// those of strangers, whose key is not accepted, at most a share. Minions go before all strangers that wait.
+type gate struct {
+	waiting *prometheus.GaugeVec
+
+	mu        sync.Mutex // guards all below
+	free      int        // processors
+	minions   lane
+	strangers lane
+}
+
+// lane is one kind of sign-in.
+type lane struct {
+	name     string
+	patience time.Duration
+	room     int             // who may wait; 0: no bound but that of connections
+	free     int             // processors that it may take yet, if so many are free at all
+	queue    []chan struct{} // who waits, the first to come first; closed when a processor is theirs
+}
+
+// newGate makes a gate for so many processors, of which strangers get a share; 0 is half of them.
+func newGate(processors, share int, m *metrics) *gate {
+	if share <= 0 {
+		share = max(1, processors/2)
+	}
+	share = min(share, processors)
+	m.signInProcessors.WithLabelValues("minions").Set(float64(processors))
+	m.signInProcessors.WithLabelValues("strangers").Set(float64(share))
+	return &gate{
+		waiting: m.signInsWaiting, free: processors,
+		minions:   lane{name: "minions", patience: minionPatience, free: processors},
+		strangers: lane{name: "strangers", patience: strangerPatience, room: maxStrangers, free: share},
+	}
+}
+
+// do calls f when a processor is free for it. Without calling f it gives errBusy, or the error of ctx.
+func (g *gate) do(ctx context.Context, stranger bool, f func() ([]byte, error)) ([]byte, error) {
+	l := &g.minions
+	if stranger {
+		l = &g.strangers
+	}
+	if err := g.enter(ctx, l); err != nil {
+		return nil, err
+	}
+	defer g.leave(l)
+	return f()
+}
+
+func (g *gate) enter(ctx context.Context, l *lane) error {
+	g.mu.Lock()
+	if l.room > 0 && len(l.queue) >= l.room {
+		g.mu.Unlock()
+		return errBusy
+	}
+	turn := make(chan struct{})
+	l.queue = append(l.queue, turn)
+	g.admit()
+	g.mu.Unlock()
+	select {
+	case <-turn: // mostly at once
+		return nil
+	default:
+	}
+	g.waiting.WithLabelValues(l.name).Inc()
+	defer g.waiting.WithLabelValues(l.name).Dec()
+	patience := time.NewTimer(l.patience)
+	defer patience.Stop()
+	err := errBusy
+	select {
+	case <-turn:
+		return nil
+	case <-patience.C:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if i := slices.Index(l.queue, turn); i >= 0 {
+		l.queue = slices.Delete(l.queue, i, i+1)
+		return err
+	}
+	return nil // its turn came just now
+}
+
+func (g *gate) leave(l *lane) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.free++
+	l.free++
+	g.admit()
+}
+
+// admit gives processors that are free to who waits. The caller holds mu.
+func (g *gate) admit() {
+	for _, l := range []*lane{&g.minions, &g.strangers} {
+		for len(l.queue) > 0 && l.free > 0 && g.free > 0 {
+			close(l.queue[0])
+			l.queue = slices.Delete(l.queue, 0, 1)
+			l.free--
+			g.free--
+		}
+	}
+}

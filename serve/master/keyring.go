@@ -1,0 +1,178 @@
+package master
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"clustermaster/cluster"
+	"clustermaster/keystore"
+	"clustermaster/wire"
+)
+
+// maxRings bounds the minions whose derived keys are kept; beyond it the memory starts anew.
+const maxRings = 1 << 16
+
+// keyring keeps what is costly to make of the keys: the derived ones and their ciphers.
+type keyring struct {
+	keys    Keys
+	cluster Cluster
+
+	shared atomic.Pointer[sharedKeys]
+
+	mu    sync.RWMutex // guards rings
+	rings map[string]*ring
+}
+
+// sharedKeys are the ciphers of the AES epochs of one set of secrets.
+type sharedKeys struct {
+	of     *cluster.Secrets
+	aes    []*wire.Crypticle
+	once   sync.Once
+	sigErr error
+	sig    []byte // of the active AES key, made when first asked for
+}
+
+// ring is what is known of one minion under one accepted key.
+type ring struct {
+	key      *keystore.AcceptedKey
+	of       *cluster.Secrets
+	sessions []*wire.Crypticle // as of.Session
+}
+
+func newKeyring(keys Keys, cluster Cluster) *keyring {
+	return &keyring{keys: keys, cluster: cluster, rings: make(map[string]*ring)}
+}
+
+// common returns the shared keys of the present secrets.
+func (k *keyring) common() *sharedKeys {
+	now := k.cluster.Secrets()
+	s := k.shared.Load()
+	if s != nil && s.of == now {
+		return s
+	}
+	s = &sharedKeys{of: now}
+	for _, e := range now.AES {
+		s.aes = append(s.aes, wire.NewCrypticle(e.Key))
+	}
+	k.shared.Store(s)
+	return s
+}
+
+// signature is the proof in every accepting sign-in that the AES key is the master's: one RSA operation per epoch.
+func (s *sharedKeys) signature(key *wire.PrivateKey) ([]byte, error) {
+	s.once.Do(func() { s.sig, s.sigErr = wire.KeySignature(key, s.of.AES[0].Key) })
+	return s.sig, s.sigErr
+}
+
+// ring returns the keys of an id with an accepted key.
+func (k *keyring) ring(id string) (*ring, bool) {
+	key, ok := k.keys.Accepted(id)
+	if !ok {
+		return nil, false
+	}
+	secrets := k.cluster.Secrets()
+	k.mu.RLock()
+	r := k.rings[id]
+	k.mu.RUnlock()
+	if r != nil && r.of == secrets && r.key.Index == key.Index && r.key.PubSum == key.PubSum {
+		return r, true
+	}
+	fresh := &ring{key: key, of: secrets}
+	for _, e := range secrets.Session {
+		fresh.sessions = append(fresh.sessions, wire.NewCrypticle(wire.DeriveSession(e.Secret, id, key.PubSum, key.Index)))
+	}
+	k.mu.Lock()
+	if len(k.rings) >= maxRings {
+		clear(k.rings)
+	}
+	k.rings[id] = fresh
+	k.mu.Unlock()
+	return fresh, true
+}
+
+// openSession opens a request of version 3 with any of the session keys in use; the cluster takes one out of use when its
+// grace is over. It decrypts in place; so does openShared.
+func (k *keyring) openSession(r *ring, sealed []byte) (packed []byte, c *wire.Crypticle, ok bool) {
+	for _, c := range r.sessions {
+		if packed, err := c.OpenInPlace(sealed); err == nil {
+			return packed, c, true
+		}
+	}
+	return nil, nil, false
+}
+
+// openShared opens a request of version 2 or below.
+func (k *keyring) openShared(sealed []byte) (packed []byte, c *wire.Crypticle, ok bool) {
+	for _, c := range k.common().aes {
+		if packed, err := c.OpenInPlace(sealed); err == nil {
+			return packed, c, true
+		}
+	}
+	return nil, nil, false
+}
+
+// verify checks a token. It is the same bytes as long as the minion's key is, which remembers it.
+func (r *ring) verify(tok []byte) bool {
+	return r.key.Pub != nil && r.key.Pub.VerifyToken(tok) == nil
+}
+
+// open makes the checks of an aes request, in Salt's order but for two: the accepted key is looked up before anything is
+// decrypted, and memory for what is decoded is asked for before it is.
+func (m *Master) open(env wire.Envelope, sender Sender) (*call, *wire.Refusal) {
+	c := &call{env: env}
+	var packed []byte
+	var keys *ring
+	var ok bool
+	if env.Version >= 3 {
+		if keys, ok = m.keys.ring(env.ID); !ok {
+			return nil, wire.BadLoad("unknown_id")
+		}
+		if packed, c.crypt, ok = m.keys.openSession(keys, env.Sealed); !ok {
+			return nil, wire.BadLoad("session_key")
+		}
+	} else if packed, c.crypt, ok = m.keys.openShared(env.Sealed); !ok {
+		return nil, wire.BadLoad("aes_key")
+	}
+	if sender != nil { // whoever has such a key got it as an accepted minion
+		sender.Vouch()
+	}
+	if refusal := m.weigh(packed, sender); refusal != nil {
+		return nil, refusal
+	}
+	req, refusal := wire.ParseRequest(packed)
+	if refusal != nil {
+		return nil, refusal
+	}
+	if refusal := req.Check(env, m.now(), m.opts.RequestServerTTL); refusal != nil {
+		return nil, refusal
+	}
+	c.Request = req
+	if env.Version < 3 && req.ID != "" {
+		if keys, ok = m.keys.ring(req.ID); !ok {
+			return nil, wire.BadLoad("unknown_id")
+		}
+	}
+	if keys == nil {
+		return c, nil
+	}
+	// Below version 3 every minion can make a request that names another, so only what is everybody's is done without a token.
+	if (env.Version >= 3 || req.Tok != nil || !forAll(req.Cmd)) && !keys.verify(req.Tok) {
+		return nil, wire.BadLoad("token")
+	}
+	c.key = keys.key
+	return c, nil
+}
+
+// weigh asks for the memory that an opened request takes once it is decoded.
+func (m *Master) weigh(packed []byte, sender Sender) *wire.Refusal {
+	weight, err := wire.Weigh(packed)
+	switch {
+	case err != nil:
+		return nil // ParseRequest says what is wrong
+	case m.opts.MaxDecoded > 0 && weight > m.opts.MaxDecoded:
+		return wire.BadLoad("decoded_size")
+	case sender != nil && !sender.Hold(weight):
+		return wire.NoMemory()
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clustermaster/keystore"
+	"clustermaster/serve/acl"
+	"clustermaster/wire"
+)
+
+// Master serves minions and publishes jobs. It is safe for concurrent use.
+type Master struct {
+	deps    Deps
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics
+	refused *refusals
+	now     func() time.Time
+
+	keys     *keyring
+	autosign *autosign
+	gate     *gate
+	known    *knownJobs
+	signedIn *signedIn
+	jids     jids
+	orders   orders
+
+	strangers allowance // of events
+	ownJobs   *quota    // of minions: jobs that nobody published
+	ownFiles  *quota    // of minions: bytes that they push
+	resolving resolving
+
+	peers    peerLosses
+	closing  sync.Mutex // orders Close after the start of trackers
+	trackers sync.WaitGroup
+	slots    chan struct{} // bounds the trackers
+	stop     context.CancelFunc
+	stopped  context.Context //nolint:containedctx // ends the trackers, which outlive the call that started them
+}
+
+// Request is one request as it came.
+type Request struct {
+	Payload []byte // taken over: it is decrypted in place
+	Remote  netip.AddrPort
+	Buffer  []byte // memory for the reply, used or not; nil for none
+	Sender  Sender // nil for nobody whose memory is counted
+}
+
+// Sender is the connection of a request.
+type Sender interface {
+	wire.Memory
+	// Vouch says that an accepted minion sealed the request.
+	Vouch()
+}
+
+// orderRoom is what decoding a user's order may take beyond a multiple of its length: short numbers in long lists take most.
+const orderRoom = 1 << 20
+
+// New makes a master. Close it.
+func New(deps Deps, opts Options, log *slog.Logger, reg prometheus.Registerer) (*Master, error) {
+	if opts.PublishSigningAlgorithm == "" {
+		opts.PublishSigningAlgorithm = wire.SigSHA1
+	}
+	if !wire.KnownSignature(opts.PublishSigningAlgorithm) {
+		return nil, fmt.Errorf("publish_signing_algorithm %q: %w", opts.PublishSigningAlgorithm, wire.ErrAlgorithm)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	log = log.With("component", "master")
+	mt := newMetrics(reg)
+	m := &Master{
+		deps: deps, opts: opts, log: log, metrics: mt, now: time.Now,
+		refused:   &refusals{log: log, metrics: mt, seen: make(map[string]*refusalLog)},
+		keys:      newKeyring(deps.Keys, deps.Cluster),
+		autosign:  newAutosign(opts, log),
+		gate:      newGate(runtime.GOMAXPROCS(0), opts.UnknownKeyProcessors, mt),
+		known:     newKnownJobs(),
+		resolving: newResolving(),
+		ownJobs:   newQuota(opts.JobsPerHour, time.Hour),
+		ownFiles:  newQuota(opts.FileRecvPerDay, 24*time.Hour),
+		signedIn:  newSignedIn(),
+		slots:     make(chan struct{}, maxTrackers),
+	}
+	if m.deps.Presence == nil {
+		m.deps.Presence = m.signedIn
+	}
+	if m.deps.ACL == nil {
+		m.deps.ACL = new(acl.Rules)
+	}
+	if opts.UniqueJID {
+		m.jids.suffix = uniqueSuffix(opts.Node)
+	}
+	m.stopped, m.stop = context.WithCancel(context.Background())
+	return m, nil
+}
+
+// Close stops the sending again of jobs and waits for it.
+func (m *Master) Close() error {
+	m.closing.Lock()
+	m.stop()
+	m.closing.Unlock()
+	m.trackers.Wait()
+	return nil
+}
+
+// ErrQuota refuses what is beyond the quota of a minion.
+var ErrQuota = errors.New("beyond what one minion may keep")
+
+// errUnacknowledged marks a failure after which the minion must not hear a reply, for it would take it for success.
+var errUnacknowledged = errors.New("not acknowledged")
+
+// Handle answers one request. An error means that there is nothing to say: close the connection, and the minion tries again.
+func (m *Master) Handle(ctx context.Context, r Request) (reply []byte, err error) {
+	defer func() { // one request must not end the others
+		if p := recover(); p != nil {
+			m.refused.note("panic", "", r.Remote)
+			m.log.Error("request handler panicked; please report this", "err", p, "stack", string(debug.Stack()))
+			reply, err = wire.Failed("panic").Reply, nil
+		}
+	}()
+	limits := wire.EnvelopeLimits{MinimumVersion: m.opts.MinimumAuthVersion, Memory: r.Sender}
+	if m.opts.ClearCommands {
+		limits.Room = orderRoom
+	}
+	env, refusal := wire.ParseEnvelopeWithin(limits, r.Payload)
+	if refusal != nil {
+		return m.refuse(refusal, "", r.Remote), nil
+	}
+	if env.Enc == "clear" {
+		return m.clear(ctx, env, r.Remote)
+	}
+	c, refusal := m.open(env, r.Sender)
+	if refusal != nil {
+		return m.refuse(refusal, env.ID, r.Remote), nil
+	}
+	c.remote, c.buffer = r.Remote, r.Buffer
+	return m.serve(ctx, c)
+}
+
+// refuse counts a refusal and returns the reply; nil closes the connection.
+func (m *Master) refuse(r *wire.Refusal, id string, remote netip.AddrPort) []byte {
+	m.refused.note(r.Reason, id, remote)
+	return r.Reply
+}
+
+// call is an aes request that passed all checks of the channel.
+type call struct {
+	wire.Request
+	env    wire.Envelope
+	remote netip.AddrPort
+	buffer []byte                // where the reply may be made
+	crypt  *wire.Crypticle       // that opened it, and seals the reply
+	key    *keystore.AcceptedKey // of ID; nil only if a request below version 3 names none
+}
+
+// private is a reply that is sealed for one minion only, under a key of its own.
+type private struct{ value any }
+
+// serve runs the command of a call and seals its reply.
+func (m *Master) serve(ctx context.Context, c *call) ([]byte, error) {
+	began := time.Now()
+	run, label := m.command(c.Cmd)
+	if label == unknownCommand {
+		m.refused.note("unknown_command", c.ID, c.remote)
+	}
+	value, err := run(ctx, c)
+	m.metrics.requests.WithLabelValues(label).Observe(time.Since(began).Seconds())
+	if err != nil {
+		if errors.Is(err, errUnacknowledged) {
+			return nil, fmt.Errorf("serve %s of %q: %w", label, c.ID, err)
+		}
+		m.refused.note("handler", c.ID, c.remote)
+		m.log.Debug("command failed", "cmd", label, "minion", c.ID, "err", err)
+		if _, isPrivate := value.(private); !isPrivate {
+			value = ""
+		}
+	}
+	if p, ok := value.(private); ok {
+		return m.sealPrivate(c, p.value)
+	}
+	reply, err := wire.SealedReplyIn(c.buffer, c.crypt, value, c.ReplyNonce(c.env))
+	if err != nil {
+		m.log.Warn("reply cannot be packed", "cmd", label, "minion", c.ID, "err", err)
+		reply, err = wire.SealedReply(c.crypt, "", c.ReplyNonce(c.env))
+	}
+	return reply, err
+}
+
+// sealPrivate makes the reply to _pillar.
+func (m *Master) sealPrivate(c *call, value any) ([]byte, error) {
+	if c.key == nil || c.key.Pub == nil {
+		return wire.SealedReply(c.crypt, wire.Map{}, c.ReplyNonce(c.env))
+	}
+	reply, err := wire.PrivateReply(m.deps.Cluster.ClusterKey(), c.key.Pub, c.env.EncAlgo, c.env.SigAlgo, c.Nonce, c.env.Version, "pillar", value)
+	if err != nil {
+		return m.refuse(wire.BadLoad("private_reply"), c.ID, c.remote), nil
+	}
+	return reply, nil
+}

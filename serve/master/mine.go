@@ -1,0 +1,250 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"clustermaster/salt/target"
+	"clustermaster/wire"
+)
+
+// Bounds of one _mine_get.
+const (
+	maxMineFunctions = 100
+	maxMineTime      = 10 * time.Second
+)
+
+// keepsMine reports whether mine data are stored at all.
+func (m *Master) keepsMine() bool { return m.opts.MinionDataCache || m.opts.EnforceMineCache }
+
+// mine stores what a minion offers to others. clear replaces all of it, which in Salt fails.
+func (m *Master) mine(ctx context.Context, c *call) (any, error) {
+	raw, ok := c.Load.Get("data")
+	if !ok || c.ID == "" {
+		return wire.Map{}, nil
+	}
+	if !m.keepsMine() {
+		return true, nil
+	}
+	data, err := raw.Map()
+	if err != nil {
+		return nil, fmt.Errorf("decode mine: %w", err)
+	}
+	replace, _ := c.Load.Get("clear")
+	err = m.deps.Data.MergeMine(ctx, c.ID, data, isTrue(replace))
+	if errors.Is(err, ErrQuota) {
+		m.refused.note("quota_mine", c.ID, c.remote)
+		return false, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: save mine of %q: %w", errUnacknowledged, c.ID, err)
+	}
+	return true, nil
+}
+
+func (m *Master) mineDelete(ctx context.Context, c *call) (any, error) {
+	fun := c.Load.String("fun")
+	if fun == "" || c.ID == "" {
+		return wire.Map{}, nil
+	}
+	if m.keepsMine() {
+		if err := m.deps.Data.DeleteMine(ctx, c.ID, fun); err != nil {
+			return nil, fmt.Errorf("%w: delete mine of %q: %w", errUnacknowledged, c.ID, err)
+		}
+	}
+	return true, nil
+}
+
+func (m *Master) mineFlush(ctx context.Context, c *call) (any, error) {
+	if c.ID == "" {
+		return wire.Map{}, nil
+	}
+	if m.keepsMine() {
+		if err := m.deps.Data.FlushMine(ctx, c.ID); err != nil {
+			return nil, fmt.Errorf("%w: flush mine of %q: %w", errUnacknowledged, c.ID, err)
+		}
+	}
+	return true, nil
+}
+
+// mineGet answers _mine_get.
+func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
+	rawTgt, hasTgt := c.Load.Get("tgt")
+	rawFun, hasFun := c.Load.Get("fun")
+	if !hasTgt || !hasFun || c.ID == "" {
+		return wire.Map{}, nil
+	}
+	tgt, err := rawTgt.Unpack()
+	if err != nil {
+		return nil, fmt.Errorf("decode mine target: %w", err)
+	}
+	fun, err := rawFun.Unpack()
+	if err != nil {
+		return nil, fmt.Errorf("decode mine function: %w", err)
+	}
+	tgtType := c.Load.String("tgt_type")
+	if tgtType == "" {
+		tgtType = c.Load.String("expr_form")
+	}
+	done, err := m.resolving.enter(ctx)
+	if err != nil {
+		m.refused.note("busy_targets", c.ID, c.remote)
+		return nil, err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, maxMineTime)
+	defer cancel()
+	v, err := m.MineGet(ctx, c.ID, tgt, fun, tgtType)
+	if errors.Is(err, target.ErrTooCostly) {
+		m.refused.note("target_cost", c.ID, c.remote)
+		return wire.Map{}, nil
+	}
+	return v, err
+}
+
+// MineGet reads from the mines of the minions of a target, as far as the minion that asks may see them. fun is text, which may name
+// several functions, or a list. One function gives minion to value, several give function to minion to value. An operator asks with
+// the id "" and sees all.
+func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtType string) (wire.Map, error) {
+	funs, nested := mineFunctions(fun)
+	if asking != "" && len(funs) > maxMineFunctions {
+		return nil, fmt.Errorf("%d functions of the mine at once, at most %d: %w", len(funs), maxMineFunctions, target.ErrTooCostly)
+	}
+	if asking != "" {
+		funs = m.mineAllowed(asking, funs)
+	}
+	if len(funs) == 0 {
+		return wire.Map{}, nil
+	}
+	if asking != "" {
+		tgtType = minionsPattern(tgtType)
+	}
+	match := target.MatchMinions
+	if asking == "" {
+		match = func(ctx context.Context, tgtType string, tgt any, src target.Source, greedy bool) (target.Result, error) {
+			return target.Match(ctx, tgtType, tgt, "", src, greedy)
+		}
+	}
+	found, err := match(ctx, tgtType, tgt, m.deps.Targets, false)
+	if err != nil {
+		return nil, err
+	}
+	if found.Incomplete != "" {
+		m.log.Warn("a mine's target was resolved without all minions' data", "tgt", target.Text(textual(tgt)), "tgt_type", tgtType, "covered", found.Incomplete)
+	}
+	sees := m.mineReader(ctx, asking)
+	byFun := wire.Map{}
+	for _, fun := range funs {
+		packed, err := m.deps.Data.MineValues(ctx, fun, found.Minions)
+		if err != nil {
+			return nil, err
+		}
+		values := wire.Map{}
+		for _, id := range found.Minions {
+			raw, ok := packed[id]
+			if !ok {
+				continue
+			}
+			v, err := raw.Unpack()
+			if err != nil {
+				m.log.Warn("mine value does not decode; it is left out", "minion", id, "fun", fun, "err", err)
+				continue
+			}
+			if v, ok = sees(v); ok {
+				values = append(values, wire.Pair{Key: id, Value: v})
+			}
+		}
+		if !nested {
+			return values, nil
+		}
+		if len(values) > 0 {
+			byFun = append(byFun, wire.Pair{Key: fun, Value: values})
+		}
+	}
+	return byFun, nil
+}
+
+// mineFunctions lists the functions asked for, and whether the reply is nested by them.
+func mineFunctions(fun any) (funs []string, nested bool) {
+	switch v := fun.(type) {
+	case string:
+		funs = strings.Split(v, ",")
+		return slices.Compact(funs), len(funs) > 1
+	case []any:
+		seen := make(map[string]bool, len(v))
+		for _, f := range v {
+			if name, ok := f.(string); ok && !seen[name] {
+				seen[name] = true
+				funs = append(funs, name)
+			}
+		}
+	}
+	return funs, true
+}
+
+// mineAllowed applies the option mine_get.
+func (m *Master) mineAllowed(id string, funs []string) []string {
+	if m.opts.MineGet == nil {
+		return funs
+	}
+	var patterns []string
+	for _, p := range m.opts.MineGet {
+		who, _ := p.Key.(string)
+		list, ok := p.Value.([]any)
+		if !ok || !target.MatchStart(who, id) {
+			continue
+		}
+		for _, f := range list {
+			if pattern, ok := f.(string); ok {
+				patterns = append(patterns, pattern)
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(funs), func(fun string) bool {
+		return !slices.ContainsFunc(patterns, func(p string) bool { return target.MatchStart(p, fun) })
+	})
+}
+
+// mineReader takes stored values out of their envelopes, those whose owner lets the asking minion see them; an operator ("") sees all.
+// Minions give the same allow_tgt mostly: each is worked out once.
+func (m *Master) mineReader(ctx context.Context, asking string) func(v any) (any, bool) {
+	known := make(map[string]bool) // by packed target and its type
+	return func(v any) (any, bool) {
+		envelope, ok := v.(wire.Map)
+		if !ok || !has(envelope, "__saltmine_acl__") {
+			return v, true
+		}
+		data, _ := envelope.Get("__data__")
+		tgt, limited := envelope.Get("allow_tgt")
+		if !limited || asking == "" {
+			return data, true
+		}
+		tgtType := minionsPattern(envelope.String("allow_tgt_type"))
+		packed, err := wire.Pack([]any{tgtType, tgt})
+		if err != nil {
+			return nil, false
+		}
+		may, is := known[string(packed)]
+		if !is {
+			allowed, err := target.Means(ctx, tgtType, tgt, m.deps.Targets, asking)
+			may = err == nil && allowed
+			known[string(packed)] = may
+		}
+		return data, may
+	}
+}
+
+// minionsPattern is the type of a target that a minion gave: no patterns on pillar, or it could guess its way through another's.
+func minionsPattern(tgtType string) string {
+	switch tgtType {
+	case "pillar":
+		return "pillar_exact"
+	case "compound":
+		return "compound_pillar_exact"
+	}
+	return tgtType
+}

@@ -1,0 +1,101 @@
+package master
+
+import (
+	"context"
+	"time"
+
+	"clustermaster/wire"
+)
+
+// Options are the master options that requests and publications depend on, named as in Salt's config.
+type Options struct {
+	ID          string
+	Node        string // name of this master in the cluster, for UniqueJID
+	PublishPort int
+
+	// Channel.
+	MinimumAuthVersion int           // minimum_auth_version; lower versions are refused
+	RequestServerTTL   time.Duration // request_server_ttl; 0 is off
+	MaxDecoded         int64         // bytes that a minion's request may take when it is decoded; 0: any number
+
+	// Signing in.
+	AutoAccept               bool
+	OpenMode                 bool
+	AutosignFile             string // "" for none, as all paths below
+	AutorejectFile           string
+	AutosignDir              string // pki_dir/minions_autosign
+	AutosignTimeout          time.Duration
+	AutosignGrainsDir        string
+	PermissivePkiAccess      bool
+	MaxMinions               int
+	MaxPendingKeys           int
+	MaxPendingKeysPerSource  int // unvetted keys from one address; 0: no bound
+	UnknownKeyProcessors     int // that answers to strangers may take at a time; 0: half of all
+	AuthEvents               bool
+	AuthEventsAutosignGrains []string         // acts whose events carry the autosign grains
+	MasterSignKey            *wire.PrivateKey // master_sign_pubkey; nil is off
+	PubkeySignature          string           // content of the signature file with master_use_pubkey_signature
+
+	// Returns, events and data.
+	JobCache                  bool
+	ExtJobCache               string
+	StoreEndTime              bool // job_cache_store_endtime
+	RequireMinionSignMessages bool
+	DropMessagesSignatureFail bool
+	MinionDataCache           bool
+	MinionDataCacheEvents     bool
+	EnforceMineCache          bool
+	PillarCache               bool     // pillar_cache: pillars are kept even without minion_data_cache
+	MineGet                   wire.Map // mine_get: regular expression on the id to list of those on functions; nil allows all
+	AllowMinionKeyRevoke      bool
+	PreserveMinionCache       bool
+	PillarVersion             int
+	FileEnvs                  func() []string // environments of file_roots, for _master_opts
+	MasterOpts                wire.Map        // values of _master_opts that differ from Salt's defaults
+	// MasterTops is environment to SLS names of a minion, which has sent these options with grains; nil: no master_tops.
+	MasterTops func(ctx context.Context, id string, opts wire.Map) wire.Map
+
+	// What minions may order and push.
+	Peer            wire.Map      // peer: regular expression on the id to list of those on functions
+	PeerRun         wire.Map      // peer_run: the same for runner functions
+	Nodegroups      wire.Map      // nodegroups
+	Timeout         time.Duration // timeout: how long minion_publish waits by default
+	FileRecv        bool          // file_recv
+	FileRecvMaxSize int64         // file_recv_max_size in bytes
+	FileRecvPerDay  int64         // file_recv_max_daily in bytes, of one minion on this master; 0 is no bound
+	JobsPerHour     int64         // minion_jobs_max_hourly: jobs that nobody published, of one minion on this master; 0 is no bound
+
+	// Orders of users.
+	ClearCommands bool   // enable_clear_commands
+	MasterUser    string // user: whose key is good for any claim, as root's is
+
+	// Publishing.
+	SignPubMessages         bool
+	PublishSigningAlgorithm string // "" means PKCS1v15-SHA1
+	ZmqFiltering            bool
+	OrderMasters            bool
+	Syndics                 []string // syndics: globs of the ids of syndics, with OrderMasters
+	MasterID                string   // master_id; "" leaves it out
+	PublishRetry            bool
+	UniqueJID               bool // unique_jid
+}
+
+// DefaultOptions are Salt's defaults.
+func DefaultOptions() Options {
+	return Options{
+		PublishPort:             4505,
+		MinimumAuthVersion:      3,
+		AutosignTimeout:         120 * time.Minute,
+		AuthEvents:              true,
+		JobCache:                true,
+		MinionDataCache:         true,
+		MinionDataCacheEvents:   true,
+		AllowMinionKeyRevoke:    true,
+		PillarVersion:           2,
+		SignPubMessages:         true,
+		PublishSigningAlgorithm: wire.SigSHA1,
+		PublishRetry:            true,
+		Timeout:                 5 * time.Second,
+		FileRecvMaxSize:         100 << 20,
+	}
+}

@@ -1,0 +1,373 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"clustermaster/internal/origin"
+	"clustermaster/internal/pytext"
+	"clustermaster/internal/yaml11"
+	"clustermaster/salt/target"
+	"clustermaster/wire"
+)
+
+// Bounds of a job that a minion orders.
+const (
+	maxPeerWait = 60 * time.Second       // of minion_publish, whatever it asks for
+	peerPoll    = 200 * time.Millisecond // between looks for returns
+
+	maxPeerFunctions = 100
+)
+
+// peerUser is who events and jobs name for what minions order, as Salt has it.
+const peerUser = "root"
+
+var errUnknownPeerJob = errors.New("no job that a minion ordered")
+
+// peerPublish is a job that a minion orders, once it is allowed.
+type peerPublish struct {
+	PublishRequest
+	timeout time.Duration // of minion_publish; 0 is the default
+	full    bool
+}
+
+// minionPub publishes for a minion and answers at once.
+func (m *Master) minionPub(ctx context.Context, c *call) (any, error) {
+	_, done, err := m.publishForPeer(ctx, c)
+	switch {
+	case err != nil || done == nil:
+		return wire.Map{}, err
+	case done.Error != "":
+		return wire.Map{{Key: "jid", Value: int64(0)}, {Key: "minions", Value: []any{}}}, nil
+	}
+	return wire.Map{{Key: "jid", Value: done.JID}, {Key: "minions", Value: textual(done.Minions)}}, nil
+}
+
+// minionPublish publishes for a minion and waits for the returns. Salt 3008 fails on any of them.
+func (m *Master) minionPublish(ctx context.Context, c *call) (any, error) {
+	p, done, err := m.publishForPeer(ctx, c)
+	if err != nil || done == nil || done.Error != "" {
+		return wire.Map{}, err
+	}
+	wait := p.timeout
+	if wait <= 0 {
+		wait = m.opts.Timeout
+	}
+	ctx, stop := context.WithTimeout(ctx, min(wait, maxPeerWait))
+	defer stop()
+	tick := time.NewTicker(peerPoll)
+	defer tick.Stop()
+	for waiting := true; waiting; {
+		got, err := m.deps.Jobs.Returned(ctx, done.JID)
+		if err == nil && within(done.Minions, got) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			waiting = false
+		case <-tick.C:
+		}
+	}
+	returns, err := m.peerReturns(context.WithoutCancel(ctx), done.JID)
+	if err != nil {
+		return nil, err
+	}
+	if p.full {
+		return returns.Set("__jid__", done.JID), nil
+	}
+	out := make(wire.Map, len(returns))
+	for i, r := range returns {
+		v, _ := r.Value.(wire.Map).Get("ret")
+		out[i] = wire.Pair{Key: r.Key, Value: v}
+	}
+	return out, nil
+}
+
+// pubRet answers the minion that ordered a job with what has returned so far.
+func (m *Master) pubRet(ctx context.Context, c *call) (any, error) {
+	jid := c.Load.String("jid")
+	if jid == "" || c.ID == "" {
+		return wire.Map{}, nil
+	}
+	owner, found, err := m.deps.Jobs.PeerOf(ctx, jid)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("job %s: %w", jid, errUnknownPeerJob)
+	}
+	if owner != c.ID {
+		return wire.Map{}, nil
+	}
+	return m.peerReturns(ctx, jid)
+}
+
+func (m *Master) peerReturns(ctx context.Context, jid string) (wire.Map, error) {
+	returns, err := m.deps.Jobs.Returns(ctx, jid)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.Map{}
+	for _, id := range sortedIDs(returns) {
+		v := wire.Map{{Key: "ret", Value: returns[id].Return}}
+		if returns[id].Out != "" {
+			v = append(v, wire.Pair{Key: "out", Value: returns[id].Out})
+		}
+		out = append(out, wire.Pair{Key: id, Value: v})
+	}
+	return out, nil
+}
+
+func sortedIDs[V any](m map[string]V) []string {
+	ids := make([]string, 0, len(m))
+	for id := range m {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// minionRunner runs a runner function for a minion that the option peer_run allows it.
+func (m *Master) minionRunner(ctx context.Context, c *call) (any, error) {
+	fun := c.Load.String("fun")
+	rawArg, hasArg := c.Load.Get("arg")
+	if m.deps.Runner == nil || fun == "" || !hasArg || c.ID == "" || !allowedBy(m.opts.PeerRun, c.ID, fun) {
+		return wire.Map{}, nil
+	}
+	list, noParse, err := peerArgs(rawArg, c)
+	if err != nil {
+		return nil, err
+	}
+	args, kwargs := parseInput(list, noParse)
+	ctx = origin.With(ctx, origin.Origin{User: c.ID, From: "minion", Order: fun, Automatic: true})
+	v, err := m.deps.Runner(ctx, fun, args, kwargs)
+	if err != nil && v != nil { // the minion is told what salt-run would tell
+		m.log.Warn("runner that a minion asked for failed", "minion", c.ID, "fun", fun, "err", err)
+		return v, nil
+	}
+	return v, err
+}
+
+// allowedBy looks a function up in peer or peer_run: regular expressions on ids to lists of those on functions.
+func allowedBy(acl wire.Map, id, fun string) bool {
+	for _, p := range acl {
+		who, _ := p.Key.(string)
+		list, ok := p.Value.([]any)
+		if !ok || !target.MatchStart(who, id) {
+			continue
+		}
+		for _, f := range list {
+			if pattern, ok := f.(string); ok && target.MatchStart(pattern, fun) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// peerRequest reads and checks an order to publish. Not ok: the minion may not, or did not say enough. Every function of several must be
+// allowed, and none may publish again; in Salt one that is allowed lets the others pass.
+func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bool, err error) {
+	rawArg, hasArg := c.Load.Get("arg")
+	rawTgt, hasTgt := c.Load.Get("tgt")
+	_, hasRet := c.Load.Get("ret")
+	fun := c.Load.String("fun")
+	if fun == "" || !hasArg || !hasTgt || !hasRet || c.ID == "" || len(m.opts.Peer) == 0 {
+		return p, false, nil
+	}
+	list, noParse, err := peerArgs(rawArg, c)
+	if err != nil {
+		return p, false, err
+	}
+	funs := strings.Split(fun, ",")
+	if len(funs) > maxPeerFunctions {
+		m.refused.note("peer", c.ID, c.remote)
+		return p, false, nil
+	}
+	for _, f := range funs {
+		if strings.HasPrefix(f, "publish.") || !allowedBy(m.opts.Peer, c.ID, f) {
+			m.refused.note("peer", c.ID, c.remote)
+			return p, false, nil
+		}
+	}
+	tgt, err := rawTgt.Unpack()
+	if err != nil {
+		return p, false, fmt.Errorf("decode target: %w", err)
+	}
+	p.Tgt, p.TgtType, p.Ret, p.User = tgt, c.Load.String("tgt_type"), c.Load.String("ret"), peerUser
+	p.Kwargs = wire.Map{{Key: "id", Value: c.ID}}
+	if strings.HasPrefix(p.TgtType, "node") {
+		p.TgtType = "nodegroup"
+		if name, isText := tgt.(string); !isText || !has(m.opts.Nodegroups, name) {
+			return p, false, nil
+		}
+	}
+	may, err := m.peerTarget(ctx, p.TgtType, tgt)
+	if errors.Is(err, target.ErrTooCostly) {
+		m.refused.note("target_cost", c.ID, c.remote)
+		return p, false, nil
+	}
+	if err != nil || !may {
+		m.refused.note("peer", c.ID, c.remote)
+		return p, false, err
+	}
+	if len(funs) > 1 {
+		p.Fun, p.Arg = textual(funs), splitArgs(list)
+	} else {
+		p.Fun, p.Arg = fun, conditioned(parseInput(list, noParse))
+	}
+	p.full = c.Load.String("form") == "full"
+	for _, name := range []string{"tmo", "timeout"} {
+		raw, given := c.Load.Get(name)
+		if !given {
+			continue
+		}
+		seconds, isNumber := raw.Int()
+		if text, isText := raw.Text(); isText {
+			n, err := strconv.Atoi(strings.TrimSpace(text))
+			seconds, isNumber = int64(n), err == nil
+		}
+		if !isNumber && !raw.IsNil() {
+			return p, false, nil
+		}
+		p.timeout = min(time.Duration(max(seconds, 0)), maxPeerWait/time.Second) * time.Second
+	}
+	return p, true, nil
+}
+
+// peerTarget reports whether a target finds no more minions by patterns on pillar than by exact values: a minion must not guess its way
+// through another's pillar.
+func (m *Master) peerTarget(ctx context.Context, tgtType string, tgt any) (bool, error) {
+	exact := tgtType
+	switch tgtType {
+	case "pillar", "pillar_pcre":
+		exact = "pillar_exact"
+	case "compound":
+		exact = "compound_pillar_exact"
+	default:
+		return true, nil
+	}
+	done, err := m.resolving.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	all, err := target.MatchMinions(ctx, tgtType, tgt, m.deps.Targets, true)
+	if err != nil {
+		return false, err
+	}
+	few, err := target.MatchMinions(ctx, exact, tgt, m.deps.Targets, true)
+	if err != nil {
+		return false, err
+	}
+	return within(all.Minions, few.Minions), nil
+}
+
+// within reports whether all ids are among others.
+func within(ids, others []string) bool {
+	set := setOf(others)
+	return !slices.ContainsFunc(ids, func(id string) bool { _, is := set[id]; return !is })
+}
+
+// publishForPeer publishes what a minion orders, and notes who ordered it before it is sent, so that pub_ret on another master knows.
+// nil: nothing was published, see peerRequest.
+func (m *Master) publishForPeer(ctx context.Context, c *call) (peerPublish, *Published, error) {
+	p, ok, err := m.peerRequest(ctx, c)
+	if err != nil || !ok {
+		return p, nil, err
+	}
+	p.JID = m.NewJID()
+	if err := m.deps.Jobs.SavePeer(ctx, p.JID, c.ID); err != nil {
+		return p, nil, fmt.Errorf("%w: save who ordered job %s: %w", errUnacknowledged, p.JID, err)
+	}
+	done, err := m.Publish(ctx, p.PublishRequest)
+	return p, &done, err
+}
+
+func peerArgs(raw wire.Raw, c *call) (list []any, noParse []string, err error) {
+	v, err := raw.Unpack()
+	if err != nil {
+		return nil, nil, fmt.Errorf("decode arguments: %w", err)
+	}
+	switch v := v.(type) {
+	case []any:
+		list = v
+	case nil:
+	default:
+		list = []any{v}
+	}
+	if raw, ok := c.Load.Get("no_parse"); ok {
+		if v, err := raw.Unpack(); err == nil {
+			noParse = names(v)
+		}
+	}
+	return list, noParse, nil
+}
+
+// parseInput reads arguments as the command line does: text may be a keyword and is YAML (salt.utils.args.parse_input).
+func parseInput(list []any, noParse []string) (args []any, kwargs wire.Map) {
+	at := map[string]int{} // in kwargs
+	set := func(name string, v any) {
+		if i, ok := at[name]; ok {
+			kwargs[i].Value = v
+			return
+		}
+		at[name] = len(kwargs)
+		kwargs = append(kwargs, wire.Pair{Key: name, Value: v})
+	}
+	for _, v := range list {
+		switch v := v.(type) {
+		case string:
+			a, k := yaml11.ParseArgs([]string{v}, noParse...)
+			for _, x := range a {
+				args = append(args, yaml11.ToWire(x))
+			}
+			for _, p := range k {
+				set(p.Key.(string), yaml11.ToWire(p.Value))
+			}
+		case wire.Map:
+			if marked, _ := v.Get("__kwarg__"); marked != true {
+				args = append(args, v)
+				continue
+			}
+			for _, p := range v.Without("__kwarg__") {
+				name, _ := p.Key.(string)
+				if text, ok := p.Value.(string); ok && !slices.Contains(noParse, name) {
+					p.Value = yaml11.ToWire(yaml11.ParseArg(text))
+				}
+				set(name, p.Value)
+			}
+		default:
+			args = append(args, v)
+		}
+	}
+	return args, kwargs
+}
+
+// conditioned joins arguments to the list that travels.
+func conditioned(args []any, kwargs wire.Map) []any {
+	out := append([]any{}, args...)
+	if len(kwargs) > 0 {
+		out = append(out, append(wire.Map{{Key: "__kwarg__", Value: true}}, kwargs...))
+	}
+	return out
+}
+
+// splitArgs gives each of several functions its arguments: the words of one text.
+func splitArgs(list []any) []any {
+	out := make([]any, len(list))
+	for i, v := range list {
+		s, _ := v.(string)
+		words := []any{}
+		for _, w := range pytext.Fields(s) {
+			words = append(words, w)
+		}
+		out[i] = words
+	}
+	return out
+}

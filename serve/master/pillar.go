@@ -1,0 +1,82 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"clustermaster/wire"
+)
+
+// pillar answers _pillar, and keeps the grains that come with it: there is no other way for them. While the disk is
+// almost full the minion gets its pillar all the same, and grains and pillar that can't be kept stay as they were.
+func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
+	// Anything but "2" asks for the form of minions that are long gone.
+	sealed := c.Load.String("ver") == "2" && m.opts.PillarVersion != 1
+	wrap := func(v any) any {
+		if sealed {
+			return private{v}
+		}
+		return v
+	}
+	raw, ok := c.Load.Get("grains")
+	if !ok || c.ID == "" {
+		return wrap(false), nil
+	}
+	grains, err := raw.Map()
+	if err != nil {
+		return wrap(false), nil //nolint:nilerr // the reply says it
+	}
+	grains = grains.Set("id", c.ID)
+	if m.opts.MinionDataCache {
+		packed, err := wire.Pack(grains)
+		if err != nil {
+			return wrap(""), fmt.Errorf("pack grains: %w", err)
+		}
+		if err := m.deps.Data.SetGrains(ctx, c.ID, packed); err != nil && m.space(c) == nil {
+			return wrap(""), fmt.Errorf("%w: save grains of %q: %w", errUnacknowledged, c.ID, err)
+		}
+		if m.opts.MinionDataCacheEvents {
+			m.deps.Bus.Fire("minion/refresh/"+c.ID, wire.Map{{Key: "Minion data cache refresh", Value: c.ID}})
+		}
+	}
+	request := PillarRequest{ID: c.ID, Grains: grains, Saltenv: c.Load.String("saltenv"), Pillarenv: c.Load.String("pillarenv")}
+	if request.Saltenv == "" {
+		request.Saltenv = c.Load.String("env")
+	}
+	request.Override = c.mapField("pillar_override")
+	request.ExtraMinionData = c.mapField("extra_minion_data")
+	clean, _ := c.Load.Get("clean_cache")
+	request.CleanCache = isTrue(clean)
+	if ext, ok := c.Load.Get("ext"); ok {
+		request.Ext, _ = ext.Unpack()
+	}
+	made := MadePillar{Pillar: wire.Map{}, Keep: wire.Map{}, Env: request.Pillarenv}
+	if m.deps.Pillars != nil {
+		if made, err = m.deps.Pillars.Pillar(ctx, request); err != nil {
+			return wrap(""), fmt.Errorf("make pillar of %q: %w", c.ID, err)
+		}
+	}
+	if made.Keep != nil && (m.opts.MinionDataCache || m.opts.PillarCache) {
+		err := m.deps.Data.SetPillar(ctx, c.ID, made.Env, made.Keep)
+		if errors.Is(err, ErrQuota) { // it is made anew when it is wanted
+			m.refused.note("quota_pillarenv", c.ID, c.remote)
+		} else if err != nil && m.space(c) == nil {
+			return wrap(""), fmt.Errorf("%w: save pillar of %q: %w", errUnacknowledged, c.ID, err)
+		}
+	}
+	return wrap(made.Pillar), nil
+}
+
+// mapField decodes a field that is a map, nil if it is none.
+func (c *call) mapField(key string) wire.Map {
+	raw, ok := c.Load.Get(key)
+	if !ok || !raw.IsMap() {
+		return nil
+	}
+	m, err := raw.Map()
+	if err != nil {
+		return nil
+	}
+	return m
+}

@@ -1,0 +1,341 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"clustermaster/internal/pytext"
+	"clustermaster/salt/target"
+	"clustermaster/serve/acl"
+	"clustermaster/wire"
+)
+
+// PublishRequest is a job that an operator orders.
+type PublishRequest struct {
+	Tgt     any // text, []string or []any
+	TgtType string
+	Fun     any   // text, or a list for several functions
+	Arg     []any // keyword arguments are a last map with __kwarg__
+	Ret     string
+	JID     string // "": one is made
+	User    string
+	Kwargs  wire.Map
+	Timeout time.Duration // "to"; 0 leaves it out
+	Rights  *acl.Rights   // what User may order; nil: anything
+	Load    wire.Map      // the request as it came, for events and the job cache; nil: it is made of the rest
+}
+
+// noJID is Published.Error for a job id that can't be one.
+const noJID = "Master failed to assign jid"
+
+// Published is what became of a PublishRequest.
+type Published struct {
+	JID     string
+	Minions []string
+	Missing []string
+	Error   string // nothing was sent; Salt's text
+	// Incomplete is not empty if minions may have been missed because grains or pillars could not be read; it says how much.
+	Incomplete string
+}
+
+// forwarded are the keyword options of a publish request that go out to minions, in Salt's order.
+var forwarded = []string{"ret_config", "metadata", "module_executors", "executor_opts", "ret_kwargs"}
+
+// settle is how long after a loss a job waits to be sent: in that time the balancer closes the sessions of the dead master, so
+// that no return is sent into the void.
+const settle = 2500 * time.Millisecond
+
+// Publish sends a job to the subscribers of all masters. When it returns, the job is stored, every reachable master sends the
+// job's events here, and every master that could be reached has queued the job for its subscribers. A target that nobody
+// matches is no error: see Published.Error.
+func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, error) {
+	if r.TgtType == "" {
+		r.TgtType = "glob"
+	}
+	if r.Arg == nil {
+		r.Arg = []any{}
+	}
+	if r.JID != "" && !validJID(r.JID) {
+		return Published{Error: noJID}, nil
+	}
+	r.TgtType, r.Tgt = target.ForMinions(r.TgtType, r.Tgt, m.deps.Targets)
+	delimiter := r.Kwargs.String("delimiter")
+	found, err := target.Match(ctx, r.TgtType, r.Tgt, delimiter, m.deps.Targets, true)
+	if err != nil {
+		return Published{}, fmt.Errorf("resolve target: %w", err)
+	}
+	if found.Incomplete != "" {
+		m.log.Warn("a target was resolved without all minions' data", "tgt", textual(r.Tgt), "tgt_type", r.TgtType, "covered", found.Incomplete)
+	}
+	where, err := m.authorized(ctx, r, found.Minions)
+	if where == acl.Nowhere || err != nil {
+		return Published{Error: acl.NotAuthorized}, err
+	}
+	if where == acl.Here {
+		if found, err = m.confined(ctx, r, delimiter, found); err != nil {
+			return Published{}, err
+		}
+	}
+	if len(found.Minions) == 0 && (where == acl.Here || !m.opts.OrderMasters) {
+		return Published{Missing: found.Missing, Incomplete: found.Incomplete, Error: "Master could not resolve minions for target " + pytext.Str(textual(r.Tgt))}, nil
+	}
+	passed := r.JID != ""
+	if !passed {
+		r.JID = m.NewJID()
+	}
+	sent := r
+	if where == acl.Here { // what was checked: ids leave minions nothing to read otherwise than the master did
+		sent.TgtType, sent.Tgt, delimiter = "list", found.Minions, ""
+	}
+
+	// Who cannot confirm is lost from now on, for the minions behind it as well.
+	sub, err := m.deps.Mesh.Subscribe(ctx, "salt/job/"+r.JID+"/ret/")
+	if err != nil {
+		return Published{}, fmt.Errorf("subscribe to job %s: %w", r.JID, err)
+	}
+	job := &job{
+		m: m, jid: r.JID, load: m.publishLoad(sent, delimiter), sub: sub,
+		expected: found.Minions, waiting: setOf(found.Minions),
+	}
+	if job.nocache, err = m.marked(ctx, r, passed); err == nil {
+		err = m.announce(ctx, r, found, job.nocache)
+	}
+	if err != nil {
+		sub.Close()
+		return Published{}, err
+	}
+	if err := m.settled(ctx); err != nil {
+		sub.Close()
+		return Published{}, err
+	}
+	m.deps.Bus.Fire("salt/job/"+r.JID+"/publish", job.load)
+	if err := job.send(ctx, job.load, sent.TgtType, found.Minions); err != nil {
+		sub.Close()
+		return Published{}, err
+	}
+	m.metrics.published.Inc()
+	m.track(job)
+	return Published{JID: r.JID, Minions: found.Minions, Missing: found.Missing, Incomplete: found.Incomplete}, nil
+}
+
+// requestLoad is the request as events and the job cache have it, before secrets are taken out.
+func requestLoad(r PublishRequest) wire.Map {
+	if r.Load != nil {
+		return slices.Clone(r.Load).Set("kwargs", orEmpty(r.Kwargs)).Set("jid", r.JID).Set("user", r.User)
+	}
+	return wire.Map{
+		{Key: "cmd", Value: "publish"}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg},
+		{Key: "tgt_type", Value: r.TgtType}, {Key: "ret", Value: r.Ret}, {Key: "jid", Value: r.JID}, {Key: "kwargs", Value: orEmpty(r.Kwargs)},
+		{Key: "user", Value: r.User},
+	}
+}
+
+// publishLoad is what minions get to read.
+func (m *Master) publishLoad(r PublishRequest, delimiter string) wire.Map {
+	load := wire.Map{
+		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg}, {Key: "tgt", Value: textual(r.Tgt)},
+		{Key: "jid", Value: r.JID}, {Key: "ret", Value: r.Ret},
+	}
+	masterID := m.opts.MasterID
+	if masterID != "" {
+		load = load.Set("master_id", masterID)
+	}
+	if id, ok := r.Kwargs.Get("master_id"); ok {
+		load = load.Set("master_id", id)
+	}
+	if delimiter != "" && delimiter != target.DefaultDelimiter {
+		load = load.Set("delimiter", delimiter)
+	}
+	if id, ok := r.Kwargs.Get("id"); ok {
+		load = load.Set("id", id)
+	}
+	load = load.Set("tgt_type", r.TgtType)
+	if r.Timeout > 0 {
+		load = load.Set("to", int64(r.Timeout/time.Second))
+	}
+	for _, key := range forwarded {
+		if v, ok := r.Kwargs.Get(key); ok {
+			load = load.Set(key, v)
+		}
+	}
+	if v, _ := r.Kwargs.Get("start_event"); pytext.Truth(v) {
+		load = load.Set("start_event", true)
+	}
+	if r.User != "" {
+		load = load.Set("user", r.User)
+	}
+	if m.opts.OrderMasters { // a syndic orders with no more rights than its user has
+		list := []any{}
+		if r.Rights != nil {
+			list = append(list, r.Rights.List()...)
+		}
+		load = load.Set("auth_list", list)
+	}
+	return load
+}
+
+// marked notes that the returns of a job are not to be kept if its publisher wants so (nocache), and reports whether they are not: a jid that
+// was passed may have been marked before.
+func (m *Master) marked(ctx context.Context, r PublishRequest, passed bool) (bool, error) {
+	if v, _ := r.Kwargs.Get("nocache"); pytext.Truth(v) {
+		return true, m.deps.Jobs.SaveNoCache(ctx, r.JID)
+	}
+	if !passed {
+		return false, nil
+	}
+	return m.unkept(ctx, r.JID)
+}
+
+// announce stores the job and fires its two events.
+func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Result, nocache bool) error {
+	minions := textual(found.Minions)
+	m.deps.Bus.Fire("salt/job/"+r.JID+"/new", wire.Map{
+		{Key: "jid", Value: r.JID}, {Key: "tgt_type", Value: r.TgtType}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "user", Value: r.User},
+		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg}, {Key: "minions", Value: minions}, {Key: "missing", Value: textual(found.Missing)},
+	})
+	load := redact(requestLoad(r))
+	if err := m.deps.Jobs.SaveLoad(ctx, r.JID, load, found.Minions); err != nil {
+		return fmt.Errorf("save job %s: %w", r.JID, err)
+	}
+	if r.Load != nil && m.deps.OnDisk != nil { // ordered on port 4506
+		m.deps.OnDisk.Keep(r.JID, load, found.Minions, nocache)
+	}
+	m.known.add(r.JID, nocache)
+	return nil
+}
+
+// settled waits until the last loss of a master is long enough ago. (A subscriber that went away by itself comes back by itself:
+// the hold of the publication covers it.)
+func (m *Master) settled(ctx context.Context) error {
+	var last time.Time
+	for _, loss := range m.deps.Mesh.Losses() {
+		if loss.At.After(last) {
+			last = loss.At
+		}
+	}
+	wait := time.Until(last.Add(settle))
+	if !m.opts.PublishRetry || wait <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// topics are the subscriptions that a publication goes to with zmq_filtering; nil without.
+func (m *Master) topics(tgtType string, tgt any, matched []string) []string {
+	if !m.opts.ZmqFiltering {
+		return nil
+	}
+	ids := matched
+	switch tgtType {
+	case "list":
+		if named := names(tgt); len(named) > 0 {
+			ids = named
+		}
+	case "glob", "pcre":
+	default:
+		return []string{wire.BroadcastTopic}
+	}
+	if len(ids) == 0 {
+		return []string{wire.BroadcastTopic}
+	}
+	out := make([]string, 0, len(ids)+1)
+	for _, id := range ids {
+		out = append(out, wire.Topic(id))
+	}
+	if m.opts.OrderMasters {
+		out = append(out, wire.SyndicTopic)
+	}
+	return out
+}
+
+// names are the ids of a list target.
+func names(tgt any) []string {
+	switch t := tgt.(type) {
+	case []string:
+		return t
+	case []any:
+		out := make([]string, 0, len(t))
+		for _, v := range t {
+			if s, ok := v.(string); ok {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// textual turns a []string into what packs as a list of text, and never into nil.
+func textual(v any) any {
+	switch t := v.(type) {
+	case []string:
+		out := make([]any, len(t))
+		for i := range t {
+			out[i] = t[i]
+		}
+		return out
+	case nil:
+		return ""
+	}
+	return v
+}
+
+func setOf(ids []string) map[string]struct{} {
+	out := make(map[string]struct{}, len(ids))
+	for _, id := range ids {
+		out[id] = struct{}{}
+	}
+	return out
+}
+
+func orEmpty(m wire.Map) wire.Map {
+	if m == nil {
+		return wire.Map{}
+	}
+	return m
+}
+
+// secretKeys never reach an event, a log or a disk.
+var secretKeys = []string{"key", "password", "token", "auth_list"}
+
+// redact returns load without the credentials that it, or its kwargs, hold.
+func redact(load wire.Map) wire.Map {
+	out := load.Without(secretKeys...)
+	for i, p := range out {
+		if inner, ok := p.Value.(wire.Map); ok && p.Key == "kwargs" {
+			out[i].Value = inner.Without(secretKeys...)
+		}
+	}
+	return out
+}
+
+// seal encrypts and signs a load with the active AES key.
+func (m *Master) seal(load wire.Map) (payload []byte, epoch uint64, err error) {
+	shared := m.keys.common()
+	if len(shared.aes) == 0 {
+		return nil, 0, fmt.Errorf("publish: %w", errNoKey)
+	}
+	var key *wire.PrivateKey
+	if m.opts.SignPubMessages {
+		key = m.deps.Cluster.ClusterKey()
+	}
+	payload, err = wire.Publication(shared.aes[0], key, m.opts.PublishSigningAlgorithm, load)
+	return payload, shared.of.AES[0].Epoch, err
+}
+
+// losses lists the known losses of masters and of this master's subscribers.
+func (m *Master) losses() []time.Time {
+	out := m.deps.Subscribers.Losses()
+	for _, l := range m.deps.Mesh.Losses() {
+		out = append(out, l.At)
+	}
+	slices.SortFunc(out, time.Time.Compare)
+	return out
+}

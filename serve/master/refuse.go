@@ -1,0 +1,66 @@
+package master
+
+import (
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"clustermaster/salt/target"
+)
+
+// refusalLogInterval is how often a reason is logged at most; what came between is counted in the line.
+const refusalLogInterval = 10 * time.Second
+
+// refusals counts requests that were not served, by reason, and logs some of them. Reasons are constants of wire and of this
+// package, so the map is bounded.
+type refusals struct {
+	log     *slog.Logger
+	metrics *metrics
+
+	mu   sync.Mutex // guards seen
+	seen map[string]*refusalLog
+}
+
+type refusalLog struct {
+	last       time.Time
+	suppressed int
+}
+
+// note tells of a minion's request.
+func (r *refusals) note(reason, id string, remote netip.AddrPort) {
+	r.tell(reason, remote, "minion", shortened(id))
+}
+
+// order tells of a user's order; fun may be any value.
+func (r *refusals) order(reason, cmd, user string, fun any, remote netip.AddrPort) {
+	r.tell(reason, remote, "cmd", cmd, "user", shortened(user), "fun", shortened(target.Text(fun)))
+}
+
+// shortened is what a stranger says, as a log may have it.
+func shortened(s string) string {
+	if len(s) > 64 {
+		return s[:64]
+	}
+	return s
+}
+
+func (r *refusals) tell(reason string, remote netip.AddrPort, who ...any) {
+	r.metrics.refused.WithLabelValues(reason).Inc()
+	now := time.Now()
+	r.mu.Lock()
+	l := r.seen[reason]
+	if l == nil {
+		l = &refusalLog{}
+		r.seen[reason] = l
+	}
+	if now.Sub(l.last) < refusalLogInterval {
+		l.suppressed++
+		r.mu.Unlock()
+		return
+	}
+	suppressed := l.suppressed
+	l.last, l.suppressed = now, 0
+	r.mu.Unlock()
+	r.log.Warn("request refused", append(who, "reason", reason, "addr", remote, "n", suppressed+1)...)
+}

@@ -1,0 +1,229 @@
+package master
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"clustermaster/serve/event"
+	"clustermaster/wire"
+)
+
+const (
+	// watchFor is how far a loss may lie before or after a publication to matter to it. A minion finds its way back to a live
+	// master within 11 s by default.
+	watchFor = 15 * time.Second
+	// maxTrackers bounds the jobs that are watched at a time; beyond it a job is sent once, as in Salt.
+	maxTrackers = 512
+)
+
+// resendAfter is when after a loss a job is sent again to those that have not returned. A minion ignores a jid that it has.
+var resendAfter = []time.Duration{1 * time.Second, 3 * time.Second, 7 * time.Second, 12 * time.Second}
+
+// job is a published job while it may have to be sent again.
+type job struct {
+	m        *Master
+	jid      string
+	nocache  bool // its returns are not kept
+	load     wire.Map
+	expected []string
+	sub      *event.Subscription
+
+	waiting map[string]struct{} // the expected that have not returned
+	losses  []time.Time         // that this job saw, beyond those that the mesh and the sessions report
+	held    bool
+	sentAt  time.Time
+	epoch   uint64             // of the AES key that it was last sealed with, or a newer one that was noted
+	tries   map[time.Time]bool // resend times that are over, by the moment that they stand for
+}
+
+// send publishes load to tgt, held as long as an earlier loss demands.
+func (j *job) send(ctx context.Context, load wire.Map, tgtType string, ids []string) error {
+	tgt, _ := load.Get("tgt")
+	p := Publication{JID: j.jid, Topics: j.m.topics(tgtType, tgt, ids), NoCache: j.nocache}
+	if last, ok := j.lastLoss(j.m.losses()); ok && j.m.opts.PublishRetry {
+		p.Hold = max(0, time.Until(last.Add(watchFor)))
+	}
+	d, err := j.m.publishSealed(ctx, load, p, j.sub.Unconfirmed())
+	j.sentAt = time.Now()
+	j.held = j.held || p.Hold > 0
+	j.epoch = max(j.epoch, d.epoch)
+	if len(d.lost) > 0 {
+		j.losses = append(j.losses, j.sentAt)
+		j.m.log.Warn("publication not confirmed by a peer; it will be sent again", "jid", j.jid, "peer", d.lost)
+	}
+	for _, age := range d.ages {
+		j.losses = append(j.losses, j.sentAt.Add(-age))
+	}
+	return err
+}
+
+// lastLoss is the latest loss that matters now.
+func (j *job) lastLoss(known []time.Time) (time.Time, bool) {
+	var last time.Time
+	for _, t := range slices.Concat(known, j.losses) {
+		if t.After(last) {
+			last = t
+		}
+	}
+	return last, time.Since(last) < watchFor
+}
+
+// track watches a job until all have returned or no loss can matter any more.
+func (m *Master) track(j *job) {
+	if !m.opts.PublishRetry {
+		j.sub.Close()
+		return
+	}
+	m.closing.Lock()
+	defer m.closing.Unlock()
+	if m.stopped.Err() != nil {
+		j.sub.Close()
+		return
+	}
+	select {
+	case m.slots <- struct{}{}:
+	default:
+		m.log.Warn("too many jobs at a time to watch this one for lost masters", "jid", j.jid)
+		j.sub.Close()
+		return
+	}
+	m.trackers.Go(func() {
+		defer func() { <-m.slots }()
+		defer j.sub.Close()
+		j.watch(m.stopped)
+	})
+}
+
+func (j *job) watch(ctx context.Context) {
+	j.tries = make(map[time.Time]bool)
+	published := j.sentAt
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	var asked time.Time
+	for len(j.waiting) > 0 {
+		select {
+		case e, ok := <-j.sub.C:
+			if !ok {
+				return
+			}
+			j.take(e)
+			continue
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now := time.Now()
+		if epoch := j.m.epoch(); epoch > j.epoch {
+			// A minion that signs in to read this job gets the newer key, and then can't.
+			j.epoch = epoch
+			j.noteLosses(published, []time.Time{now})
+		}
+		if now.Sub(asked) >= time.Second {
+			asked = now
+			j.noteLosses(published, append(j.m.losses(), j.m.peers.losses(ctx, j.m)...))
+		}
+		if j.due(now) {
+			j.resend(ctx)
+		}
+		if last := j.latest(); now.Sub(published) > watchFor && now.Sub(last) > watchFor {
+			break
+		}
+	}
+	if j.held && ctx.Err() == nil {
+		j.m.release(ctx, j.jid)
+	}
+}
+
+// epoch is that of the active AES key, 0 before there is one.
+func (m *Master) epoch() uint64 {
+	if s := m.deps.Cluster.Secrets(); len(s.AES) > 0 {
+		return s.AES[0].Epoch
+	}
+	return 0
+}
+
+// take notes a return.
+func (j *job) take(e event.Event) {
+	data, err := wire.UnpackRawMap(e.Data)
+	if err == nil {
+		delete(j.waiting, data.String("id"))
+	}
+}
+
+// missing lists those that have not returned, in the order of the target.
+func (j *job) missing() []string {
+	out := make([]string, 0, len(j.waiting))
+	for _, id := range j.expected {
+		if _, is := j.waiting[id]; is {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// sameLoss is how far apart two reports of one loss may be.
+const sameLoss = 700 * time.Millisecond
+
+// noteLosses adds losses near the publication that were not known.
+func (j *job) noteLosses(published time.Time, found []time.Time) {
+	for _, t := range found {
+		if d := t.Sub(published); d > watchFor || d < -watchFor {
+			continue
+		}
+		if !slices.ContainsFunc(j.losses, func(l time.Time) bool { return l.Sub(t).Abs() < sameLoss }) {
+			j.losses = append(j.losses, t)
+		}
+	}
+}
+
+func (j *job) latest() time.Time {
+	var last time.Time
+	for _, t := range j.losses {
+		if t.After(last) {
+			last = t
+		}
+	}
+	return last
+}
+
+// due reports whether a moment to send again has come since it was last sent, and strikes off all that have.
+func (j *job) due(now time.Time) bool {
+	due := false
+	for _, loss := range j.losses {
+		for _, after := range resendAfter {
+			at := loss.Add(after)
+			if at.After(now) || j.tries[at] {
+				continue
+			}
+			j.tries[at] = true
+			due = due || at.After(j.sentAt)
+		}
+	}
+	return due
+}
+
+// resend sends the job to those that have not returned, as a list.
+func (j *job) resend(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	asking, done := context.WithTimeout(ctx, 2*time.Second)
+	ids, err := j.m.deps.Jobs.Returned(asking, j.jid)
+	done()
+	if err == nil {
+		for _, id := range ids {
+			delete(j.waiting, id)
+		}
+	}
+	missing := j.missing()
+	if len(missing) == 0 {
+		return // the loop ends by itself, and releases
+	}
+	load := slices.Clone(j.load).Set("tgt", textual(missing)).Set("tgt_type", "list").Without("delimiter")
+	if err := j.send(ctx, load, "list", missing); err != nil {
+		j.m.log.Warn("job could not be sent again", "jid", j.jid, "err", err)
+		return
+	}
+	j.m.metrics.resent.Inc()
+	j.m.log.Info("job sent again after a loss", "jid", j.jid, "n", len(missing))
+}

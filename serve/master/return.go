@@ -1,0 +1,400 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"clustermaster/salt/target"
+	"clustermaster/store/jobcache"
+	"clustermaster/wire"
+)
+
+// maxJID bounds the jid of a return, in bytes.
+const maxJID = 128
+
+// minionReturn keeps a minion's return and tells the bus. The load stays encoded: what a minion returned may be large and
+// only passes through.
+func (m *Master) minionReturn(ctx context.Context, c *call) (any, error) {
+	if refused, err := m.unsigned(c); refused || err != nil {
+		return false, err
+	}
+	if _, given := c.Load.Get("resource_id"); given && c.Load.String("resource_id") != c.ID {
+		// Salt 3008 would take the return for the resource's. This master knows no resources, so it could be anybody's.
+		m.refused.note("resource_return", c.ID, c.remote)
+		return false, nil
+	}
+	if err := m.space(c); err != nil {
+		m.metrics.returns.WithLabelValues("failed").Inc()
+		return nil, err
+	}
+	if !m.mayBegin(c) {
+		m.refused.note("quota_jobs", c.ID, c.remote)
+		return false, nil
+	}
+	return nil, m.takeReturn(ctx, c, c.ID, c.Load)
+}
+
+// mayBegin counts jobs that a minion begins by returning for them: those without an id, and those that this master has not heard of.
+func (m *Master) mayBegin(c *call) bool {
+	jid := c.Load.String("jid")
+	if _, known := m.known.get(jid); known {
+		return true
+	}
+	return m.ownJobs.take(c.ID, 1, m.now())
+}
+
+// space refuses what would fill the disk further. The minion hears nothing, and tries again: here when there is space, or
+// on another master, for this one is not ready meanwhile.
+func (m *Master) space(c *call) error {
+	if m.deps.Disk == nil {
+		return nil
+	}
+	if err := m.deps.Disk.Low(); err != nil {
+		m.refused.note("disk", c.ID, c.remote)
+		return fmt.Errorf("%w: %w", errUnacknowledged, err)
+	}
+	return nil
+}
+
+// unsigned reports whether the options want a signature that the message lacks or has wrong.
+func (m *Master) unsigned(c *call) (refused bool, err error) {
+	if _, ok := c.Load.Get("sig"); !ok {
+		if m.opts.RequireMinionSignMessages {
+			m.refused.note("unsigned_return", c.ID, c.remote)
+			return true, nil
+		}
+		return false, nil
+	}
+	if c.key == nil || c.key.Pub == nil {
+		return m.opts.DropMessagesSignatureFail, nil
+	}
+	if _, err := c.VerifyMessage(c.key.Pub, c.env.SigAlgo); err != nil {
+		m.refused.note("return_signature", c.ID, c.remote)
+		return m.opts.DropMessagesSignatureFail, nil
+	}
+	return false, nil
+}
+
+// takeReturn keeps one return of id, for which c may speak. An error is always errUnacknowledged; a return that is no return is dropped without one, as in
+// Salt.
+func (m *Master) takeReturn(ctx context.Context, c *call, id string, load wire.RawMap) error {
+	value, hasReturn := load.Get("return")
+	jid := load.String("jid")
+	if !hasReturn || !wire.ValidID(id) || !validJID(jid) {
+		m.metrics.returns.WithLabelValues("dropped").Inc()
+		return nil
+	}
+	kept := m.opts.JobCache && m.opts.ExtJobCache == "" && jid != "nocache"
+	if jid == "req" {
+		var err error
+		if jid, load, err = m.spontaneous(id, load); err == nil {
+			err = m.markSpontaneous(ctx, jid, load, kept)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", errUnacknowledged, err)
+		}
+	}
+	if kept {
+		if err := m.saveReturn(ctx, jid, id, value, load); err != nil {
+			m.metrics.returns.WithLabelValues("failed").Inc()
+			return fmt.Errorf("%w: %w", errUnacknowledged, err)
+		}
+	}
+	// After it is stored, so that who saw the event finds the return in the job cache of every master.
+	m.deps.Bus.FireRawMap("salt/job/"+jid+"/ret/"+id, load)
+	m.failedStates(c, jid, id, load)
+	return nil
+}
+
+// validJID is lenient: Salt takes any text as a jid. It must not break event tags.
+func validJID(jid string) bool {
+	if jid == "" || len(jid) > maxJID {
+		return false
+	}
+	return !strings.ContainsFunc(jid, func(r rune) bool { return r < ' ' || r == '/' || r == '\\' || r == 0x7f })
+}
+
+// spontaneous gives a return without a job (of a schedule, a start-up state) a jid and the fields that jobs have.
+func (m *Master) spontaneous(id string, load wire.RawMap) (string, wire.RawMap, error) {
+	jid := m.NewJID()
+	arg, ok := load.Get("arg")
+	if !ok {
+		arg, _ = load.Get("fun_args")
+	}
+	load = load.Without("jid", "arg", "tgt", "tgt_type").Append("arg", arg)
+	for _, field := range [][2]string{{"tgt_type", "glob"}, {"tgt", id}, {"jid", jid}} {
+		packed, err := wire.Pack(field[1])
+		if err != nil {
+			return "", nil, fmt.Errorf("pack %s: %w", field[0], err)
+		}
+		load = load.Append(field[0], packed)
+	}
+	return jid, load, nil
+}
+
+// markSpontaneous keeps the account of a return without a job by itself, where saveReturn won't: with nocache, and where no returns are kept.
+func (m *Master) markSpontaneous(ctx context.Context, jid string, load wire.RawMap, kept bool) error {
+	nocache, _ := load.Get("nocache")
+	if kept && !isTrue(nocache) {
+		return nil
+	}
+	account, err := accountOf(jid, load)
+	if err != nil {
+		return err
+	}
+	if isTrue(nocache) {
+		if err := m.deps.Jobs.SaveNoCache(ctx, jid); err != nil {
+			return err
+		}
+	}
+	if err := m.deps.Jobs.SaveLoad(ctx, jid, account, nil); err != nil {
+		return err
+	}
+	m.known.add(jid, isTrue(nocache))
+	return nil
+}
+
+// accountOf is what a return itself says of its job.
+func accountOf(jid string, load wire.RawMap) (wire.Map, error) {
+	account, err := load.Without("return", "sig").Map()
+	if err != nil {
+		return nil, fmt.Errorf("decode load of job %s: %w", jid, err)
+	}
+	return account, nil
+}
+
+// unkept reports whether returns of a job are not to be kept (nocache), whichever master published it. Of the latest jobs this master knows.
+func (m *Master) unkept(ctx context.Context, jid string) (bool, error) {
+	if nocache, known := m.known.get(jid); known {
+		return nocache, nil
+	}
+	return m.deps.Jobs.NoCache(ctx, jid)
+}
+
+// saveReturn keeps a return, and with it the return's own account of the job unless the job is known to be kept: nobody
+// may have published it.
+func (m *Master) saveReturn(ctx context.Context, jid, id string, value wire.Raw, load wire.RawMap) error {
+	end := ""
+	if m.opts.StoreEndTime {
+		end = wire.JIDTime(wire.JID(m.now()))
+	}
+	nocache, err := m.unkept(ctx, jid)
+	if err == nil && nocache && end != "" {
+		err = m.deps.Jobs.SaveEndTime(ctx, jid, end)
+	}
+	if err != nil {
+		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
+	}
+	if nocache {
+		m.known.add(jid, true)
+		m.metrics.returns.WithLabelValues("nocache").Inc()
+		return nil
+	}
+	var account wire.Map
+	if _, known := m.known.get(jid); !known {
+		if account, err = accountOf(jid, load); err != nil {
+			return err
+		}
+	}
+	retcode, _ := load.Get("retcode")
+	success, _ := load.Get("success")
+	args, _ := load.Get("fun_args")
+	first, err := m.deps.Jobs.SaveReturn(ctx, jid, id, jobcache.Return{
+		Return: value, Retcode: retcode, Success: success, FunArgs: args, Out: load.String("out"), Stamp: load.String("_stamp"), End: end,
+	}, account)
+	if err != nil {
+		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
+	}
+	m.known.add(jid, false)
+	if first {
+		m.metrics.returns.WithLabelValues("saved").Inc()
+	} else {
+		m.metrics.returns.WithLabelValues("repeated").Inc()
+	}
+	return nil
+}
+
+// failedStates fires an event for each failed state of a state run. The minion chooses the names of the states, so their tags are those
+// that it may fire.
+func (m *Master) failedStates(c *call, jid, id string, load wire.RawMap) {
+	fun := load.String("fun")
+	if fun != "state.sls" && fun != "state.highstate" {
+		return
+	}
+	code, _ := load.Get("retcode")
+	if !isTrue(code) {
+		return
+	}
+	value, _ := load.Get("return")
+	chunks, err := value.Map()
+	if err != nil {
+		return
+	}
+	for _, p := range chunks {
+		name, _ := p.Key.(string)
+		chunk, ok := p.Value.(wire.Map)
+		if result, _ := chunk.Get("result"); !ok || result != false {
+			continue
+		}
+		parts := strings.Split(name, "_|-")
+		state := parts[0] + "." + parts[len(parts)-1]
+		data := append(wire.Map(nil), chunk...).Set("retcode", code)
+		if !m.mayFire(c, state, data) {
+			continue
+		}
+		m.deps.Bus.Fire(state, data)
+		data = data.Set("jid", jid).Set("id", id).Set("success", false).Set("return", "Error: "+state).Set("fun", fun).Set("user", load.String("user"))
+		m.deps.Bus.Fire("salt/job/"+jid+"/sub/"+id+"/error/"+fun, data)
+	}
+}
+
+// syndicReturn takes the returns that a syndic gathered below it.
+func (m *Master) syndicReturn(ctx context.Context, c *call) (any, error) {
+	if !m.isSyndic(c.ID) {
+		m.refused.note("no_syndic", c.ID, c.remote)
+		return false, nil
+	}
+	if refused, err := m.unsigned(c); refused || err != nil {
+		return false, err
+	}
+	if err := m.space(c); err != nil {
+		m.metrics.returns.WithLabelValues("failed").Inc()
+		return nil, err
+	}
+	raw, _ := c.Load.Get("load")
+	v, err := raw.Unpack()
+	if err != nil {
+		return nil, nil //nolint:nilerr // not a syndic's load: nothing happens, as in Salt
+	}
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	for _, item := range list {
+		if load, ok := item.(wire.Map); ok {
+			if err := m.syndicJob(ctx, c, load); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+// syndicJob takes what a syndic has of one job: the job itself, unless it is known, and returns of minions below the syndic.
+func (m *Master) syndicJob(ctx context.Context, c *call, load wire.Map) error {
+	jid := load.String("jid")
+	returns, isMap := mapOf(load, "return")
+	if !isMap || !validJID(jid) || !has(load, "id") {
+		return nil
+	}
+	if nested, ok := mapOf(load, "load"); ok {
+		if err := m.deps.Jobs.SaveAccount(ctx, jid, redact(nested)); err != nil {
+			return fmt.Errorf("%w: save job %s of a syndic: %w", errUnacknowledged, jid, err)
+		}
+	}
+	for _, p := range returns {
+		id, _ := p.Key.(string)
+		one, ok := p.Value.(wire.Map)
+		if !ok {
+			continue
+		}
+		if !m.speaksFor(c, id) {
+			m.metrics.returns.WithLabelValues("dropped").Inc()
+			m.refused.note("syndic_return", c.ID, c.remote)
+			continue
+		}
+		packed, err := wire.Pack(returnBelow(jid, id, load, one))
+		if err != nil {
+			continue
+		}
+		rawLoad, err := wire.UnpackRawMap(packed)
+		if err != nil {
+			continue
+		}
+		if err := m.takeReturn(ctx, c, id, rawLoad); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// returnBelow is the return of one minion below a syndic as the minion would have sent it.
+func returnBelow(jid, id string, load, one wire.Map) wire.Map {
+	ofJob := []string{"master_id", "fun", "fun_args", "out", "sig"}
+	out := append(make(wire.Map, 0, len(one)+2+len(ofJob)), wire.Pair{Key: "jid", Value: jid}, wire.Pair{Key: "id", Value: id})
+	for _, field := range one {
+		key, isText := field.Key.(string)
+		if isText && key != "jid" && key != "id" && !(slices.Contains(ofJob, key) && has(load, key)) {
+			out = append(out, field)
+		}
+	}
+	for _, key := range ofJob {
+		if v, ok := load.Get(key); ok {
+			out = append(out, wire.Pair{Key: key, Value: v})
+		}
+	}
+	return out
+}
+
+// isSyndic reports whether an id is that of a syndic, which speaks for the minions below it: where masters are ordered, those that the
+// option syndics names.
+func (m *Master) isSyndic(id string) bool {
+	return m.opts.OrderMasters && slices.ContainsFunc(m.opts.Syndics, func(pattern string) bool { return target.Glob(pattern, id) })
+}
+
+// speaksFor reports whether a caller may speak for a minion: each for itself, and a syndic for those that have no accepted key here.
+func (m *Master) speaksFor(c *call, id string) bool {
+	if id == c.ID {
+		return true
+	}
+	if !m.isSyndic(c.ID) {
+		return false
+	}
+	_, known := m.deps.Keys.Accepted(id)
+	return !known
+}
+
+func mapOf(m wire.Map, key string) (wire.Map, bool) {
+	v, _ := m.Get(key)
+	out, ok := v.(wire.Map)
+	return out, ok
+}
+
+// maxKnownJobs bounds the jobs whose loads are known to be saved. A forgotten one costs a read, and a record that loses.
+const maxKnownJobs = 8192
+
+// knownJobs remembers the latest jobs that have a load, and which of them keep no returns.
+type knownJobs struct {
+	mu   sync.RWMutex    // guards the rest
+	jobs map[string]bool // whether it is nocache
+	ring []string
+	next int
+}
+
+func newKnownJobs() *knownJobs {
+	return &knownJobs{jobs: make(map[string]bool), ring: make([]string, maxKnownJobs)}
+}
+
+func (k *knownJobs) get(jid string) (nocache, known bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	nocache, known = k.jobs[jid]
+	return nocache, known
+}
+
+// add remembers a job. What is nocache stays so.
+func (k *knownJobs) add(jid string, nocache bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if was, ok := k.jobs[jid]; ok {
+		k.jobs[jid] = was || nocache
+		return
+	}
+	delete(k.jobs, k.ring[k.next])
+	k.ring[k.next] = jid
+	k.next = (k.next + 1) % maxKnownJobs
+	k.jobs[jid] = nocache
+}

@@ -1,0 +1,94 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/user"
+	"strconv"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"clustermaster/internal/unixsock"
+)
+
+// Caller is who holds the other end of the unix socket, as the kernel says.
+type Caller struct {
+	UID  uint32
+	PID  int32
+	Name string // user name, or the number where the system knows none
+
+	session *session // of the connection
+}
+
+// AuthType names the way the identity was learned.
+func (Caller) AuthType() string { return "so_peercred" }
+
+// super reports whether the caller is root or the master's own user, and has not asked to be another.
+func (c Caller) super() bool {
+	_, another := c.external()
+	return !another && c.owns()
+}
+
+// owns reports whether the caller's process belongs to root or the master's own user.
+func (c Caller) owns() bool { return c.UID == 0 || c.UID == uint32(os.Geteuid()) }
+
+// owner names whose a job is: of a user of the system, or of external_auth.
+func (c Caller) owner() string {
+	if id, is := c.external(); is {
+		return "external/" + id.Eauth + "/" + id.Name
+	}
+	return "user/" + c.Name
+}
+
+// source names where a caller's attempts to prove something come from.
+func (c Caller) source() string { return "uid " + strconv.FormatUint(uint64(c.UID), 10) }
+
+// callerOf returns who made the call that ctx belongs to.
+func callerOf(ctx context.Context) (Caller, bool) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return Caller{}, false
+	}
+	c, ok := p.AuthInfo.(Caller)
+	return c, ok
+}
+
+// callerAt asks the kernel who holds the other end.
+func callerAt(c *net.UnixConn) (Caller, error) {
+	cred, err := unixsock.Peer(c)
+	if err != nil {
+		return Caller{}, err
+	}
+	caller := Caller{UID: cred.Uid, PID: cred.Pid, Name: strconv.Itoa(int(cred.Uid)), session: new(session)}
+	if u, err := user.LookupId(caller.Name); err == nil {
+		caller.Name = u.Username
+	}
+	return caller, nil
+}
+
+// peerCred is the transport credential of the socket: no encryption, the
+// identity from the kernel.
+type peerCred struct{}
+
+var _ credentials.TransportCredentials = peerCred{}
+
+func (peerCred) ClientHandshake(_ context.Context, _ string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return c, Caller{}, nil
+}
+
+func (peerCred) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	known, ok := c.(*callerConn)
+	if !ok {
+		return nil, nil, errors.New("nobody knows who calls")
+	}
+	return c, known.caller, nil
+}
+
+func (peerCred) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "so_peercred"}
+}
+func (p peerCred) Clone() credentials.TransportCredentials { return p }
+func (peerCred) OverrideServerName(string) error           { return nil }

@@ -1,0 +1,400 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"clustermaster/internal/unixsock"
+	"clustermaster/salt/gather"
+	"clustermaster/serve/acl"
+	"clustermaster/serve/operator/operatorpb"
+	"clustermaster/wire"
+)
+
+// SocketName is the file below sock_dir.
+const SocketName = "clustermaster.sock"
+
+const (
+	maxMessage = 256 << 20 // of an answer: one return, one event, a part of a result
+	maxRequest = 128 << 20
+	maxStreams = 64       // calls at a time on one connection
+	maxIDs     = 1 << 16  // of one ReadReturns
+	partBytes  = 16 << 20 // a larger result travels in parts of so many bytes
+	pageBytes  = 1 << 20  // of keys in one reply
+	maxResult  = 1<<31 - 1
+)
+
+// Kinds of what a runner's call sends that mean something to the client itself.
+const (
+	kindPart   = "part" // of the value of the result
+	kindResult = "result"
+)
+
+// errTooLarge refuses a result that nobody could take.
+var errTooLarge = fmt.Errorf("more than %d bytes; ask for less at a time", maxResult)
+
+// Minions publishes jobs and reads their returns.
+type Minions interface {
+	gather.Master
+	// PublishAs publishes what rights allow; nil allows anything.
+	PublishAs(ctx context.Context, p gather.Publish, rights *acl.Rights) (gather.Published, error)
+	// Owner tells who published a job, and which back end of external_auth knows him, "" if he is a user of the system; found is false for a
+	// job that nobody published.
+	Owner(ctx context.Context, jid string) (user, eauth string, found bool, err error)
+	// Targets resolves a target among accepted minions.
+	Targets(ctx context.Context, tgt any, tgtType, delimiter string) (Targeted, error)
+	// Certain resolves a compound target of an access list to the accepted minions that it means for certain.
+	Certain(ctx context.Context, compound string) ([]string, error)
+}
+
+// Keys lists and changes minion keys.
+type Keys interface {
+	// Lists reads all keys; without texts their Pub is "".
+	Lists(ctx context.Context, texts bool) (KeyLists, error)
+	Change(ctx context.Context, c KeyChange) (KeysChanged, error)
+}
+
+// Runners runs runner and wheel functions on this master.
+type Runners interface {
+	Run(ctx context.Context, r RunRequest, out func(kind string, v any)) (RunResult, error)
+	Docs(prefix string) wire.Map
+}
+
+// Deps is what the service asks of the daemon.
+type Deps struct {
+	Minions  Minions
+	Keys     Keys
+	Runners  Runners
+	ACL      *acl.Rules // nil lets nobody in but root and the master's user
+	External External   // nil: there is no external_auth
+	Status   func() Status
+	Log      *slog.Logger
+}
+
+// Server is the operator's socket.
+type Server struct {
+	operatorpb.UnimplementedOperatorServer
+	deps   Deps
+	log    *slog.Logger
+	path   string
+	ln     net.Listener
+	claims claims
+	calls  perUser
+	logins perUser
+}
+
+// Listen binds sockDir/clustermaster.sock for the user of this process, and with
+// publisher_acl or external_auth for all users. A socket that nobody listens on any more is
+// replaced; a live one is an error.
+func Listen(sockDir string, deps Deps) (*Server, error) {
+	if deps.ACL == nil {
+		deps.ACL = new(acl.Rules)
+	}
+	path := filepath.Join(sockDir, SocketName)
+	ln, err := unixsock.Listen(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{deps: deps, log: deps.Log.With("component", "operator"), path: path, ln: ln, calls: perUser{each: maxCalls}, logins: perUser{each: maxLogins}}
+	if s.open() {
+		if err := openTo(path); err != nil {
+			ln.Close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// openTo lets all users reach a socket; who they are is asked of the kernel, and what they may is acl's.
+func openTo(path string) error {
+	dir, err := os.Stat(filepath.Dir(path))
+	if err == nil && dir.Mode().Perm()&0o001 == 0 {
+		err = os.Chmod(filepath.Dir(path), dir.Mode().Perm()|0o001)
+	}
+	if err == nil {
+		err = os.Chmod(path, 0o666)
+	}
+	if err != nil {
+		return fmt.Errorf("open operator socket to other users: %w", err)
+	}
+	return nil
+}
+
+// Serve answers commands until ctx ends.
+func (s *Server) Serve(ctx context.Context) error {
+	srv := grpc.NewServer(
+		grpc.Creds(peerCred{}),
+		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: time.Hour}),
+		grpc.ConnectionTimeout(5*time.Second),
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+			leave, err := s.admit(ctx, info.FullMethod)
+			if err != nil {
+				return nil, err
+			}
+			defer leave()
+			return h(ctx, req)
+		}),
+		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+			leave, err := s.admit(ss.Context(), info.FullMethod)
+			if err != nil {
+				return err
+			}
+			defer leave()
+			return h(srv, ss)
+		}),
+	)
+	operatorpb.RegisterOperatorServer(srv, s)
+	stop := context.AfterFunc(ctx, srv.Stop)
+	defer stop()
+	if err := srv.Serve(listen(s.ln)); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve operator socket: %w", err)
+	}
+	return nil
+}
+
+func userOf(ctx context.Context) string {
+	c, _ := callerOf(ctx)
+	if id, is := c.external(); is {
+		return id.Name
+	}
+	return c.Name
+}
+
+// NewJID implements the service.
+func (s *Server) NewJID(ctx context.Context, _ *operatorpb.NewJIDRequest) (*operatorpb.NewJIDReply, error) {
+	jid, err := s.deps.Minions.NewJID(ctx)
+	if err != nil {
+		return nil, asStatus(err)
+	}
+	if c, _ := callerOf(ctx); !c.super() {
+		s.claims.add(jid, c.owner())
+	}
+	return &operatorpb.NewJIDReply{Jid: jid}, nil
+}
+
+// Publish implements the service.
+func (s *Server) Publish(ctx context.Context, r *operatorpb.PublishRequest) (*operatorpb.PublishReply, error) {
+	p := gather.Publish{TgtType: r.TgtType, Ret: r.Ret, JID: r.Jid, Timeout: seconds(r.Timeout), Patience: seconds(r.Patience)}
+	var err error
+	if p.Tgt, err = textOrTexts(r.Tgt); err != nil {
+		return nil, badValue("target", err)
+	}
+	if p.Fun, err = textOrTexts(r.Fun); err != nil {
+		return nil, badValue("function", err)
+	}
+	if p.Arg, err = list(r.Arg); err != nil {
+		return nil, badValue("arguments", err)
+	}
+	if p.Kwargs, err = mapping(r.Kwargs); err != nil {
+		return nil, badValue("options", err)
+	}
+	var rights *acl.Rights
+	var refusal string
+	if p.User, rights, refusal = s.orderer(ctx, r.User, functions(p.Fun)); refusal != "" {
+		return &operatorpb.PublishReply{Error: refusal}, nil
+	}
+	if p.JID != "" {
+		if c, _ := callerOf(ctx); s.claims.of(p.JID) != "" && s.claims.of(p.JID) != c.owner() {
+			return nil, status.Error(codes.AlreadyExists, "this id was made for another user's job; leave it to the master to make one")
+		}
+		if err := s.owns(ctx, p.JID); err != nil {
+			return nil, err
+		}
+	}
+	p.Kwargs = p.Kwargs.Without(credentialFields...)
+	if c, _ := callerOf(ctx); rights != nil {
+		if id, is := c.external(); is { // as Salt's load has it, but for what proved it
+			p.Kwargs = append(p.Kwargs, wire.Pair{Key: "eauth", Value: id.Eauth}, wire.Pair{Key: "username", Value: id.Name})
+		}
+	}
+	out, err := s.deps.Minions.PublishAs(ctx, p, rights)
+	if err != nil {
+		return nil, asStatus(err)
+	}
+	return &operatorpb.PublishReply{Jid: out.JID, Minions: out.Minions, Missing: out.Missing, Error: out.Error, Incomplete: out.Incomplete}, nil
+}
+
+// credentialFields are options of a job that only this service sets.
+var credentialFields = []string{"eauth", "username", "password", "token"}
+
+// functions lists the functions of a job.
+func functions(fun any) []string {
+	if one, ok := fun.(string); ok {
+		return []string{one}
+	}
+	several, _ := fun.([]string)
+	return several
+}
+
+// Targets implements the service.
+func (s *Server) Targets(ctx context.Context, r *operatorpb.TargetsRequest) (*operatorpb.TargetsReply, error) {
+	tgt, err := textOrTexts(r.Tgt)
+	if err != nil {
+		return nil, badValue("target", err)
+	}
+	found, err := s.deps.Minions.Targets(ctx, tgt, r.TgtType, r.Delimiter)
+	if err != nil {
+		return nil, asStatus(err)
+	}
+	if err := s.maySee(ctx, found.Minions); err != nil {
+		return nil, err
+	}
+	return &operatorpb.TargetsReply{Minions: found.Minions, Missing: found.Missing, Incomplete: found.Incomplete}, nil
+}
+
+// Events implements the service.
+func (s *Server) Events(r *operatorpb.EventsRequest, stream grpc.ServerStreamingServer[operatorpb.Event]) error {
+	if c, _ := callerOf(stream.Context()); !c.super() {
+		if err := s.owns(stream.Context(), jobOf(r.Prefix)); err != nil {
+			return err
+		}
+	}
+	sub, err := s.deps.Minions.Subscribe(stream.Context(), r.Prefix)
+	if err != nil {
+		return asStatus(err)
+	}
+	defer sub.Close()
+	if err := stream.Send(&operatorpb.Event{}); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-stream.Context().Done():
+			return nil
+		case e, ok := <-sub.C():
+			if !ok {
+				return status.Error(codes.Unavailable, "the master is stopping")
+			}
+			if err := stream.Send(&operatorpb.Event{Tag: e.Tag, Data: e.Data, Lost: e.Lost}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// ReadReturns implements the service.
+func (s *Server) ReadReturns(r *operatorpb.ReadReturnsRequest, stream grpc.ServerStreamingServer[operatorpb.Return]) error {
+	ctx := stream.Context()
+	if len(r.Ids) > maxIDs {
+		return status.Errorf(codes.InvalidArgument, "%d ids at a time, at most %d", len(r.Ids), maxIDs)
+	}
+	if err := s.owns(ctx, r.Jid); err != nil {
+		return err
+	}
+	// The next return is read when the caller took this one: gRPC holds Send up for a slow one.
+	err := s.deps.Minions.ReadReturns(ctx, r.Jid, r.Ids, func(id string, ret gather.Return) error {
+		return stream.Send(&operatorpb.Return{Id: id, Ret: ret.Return, Retcode: ret.Retcode, Success: ret.Success, Out: ret.Out})
+	})
+	if err != nil {
+		return asStatus(err)
+	}
+	return nil
+}
+
+// Run implements the service.
+func (s *Server) Run(r *operatorpb.RunRequest, stream grpc.ServerStreamingServer[operatorpb.RunOutput]) error {
+	req := RunRequest{Fun: r.Fun, JID: r.Jid, Async: r.Async, User: userOf(stream.Context())}
+	var err error
+	if req.Args, err = list(r.Args); err != nil {
+		return badValue("arguments", err)
+	}
+	if req.Kwargs, err = mapping(r.Kwargs); err != nil {
+		return badValue("arguments", err)
+	}
+	if err := s.mayRun(stream.Context(), req); err != nil {
+		return err
+	}
+	send := func(o *operatorpb.RunOutput, v any) error {
+		packed, err := wire.Pack(v)
+		if err != nil {
+			return status.Errorf(codes.Internal, "pack %s of %s: %v", o.Kind, r.Fun, err)
+		}
+		if o.Kind == kindResult {
+			if len(packed) > maxResult {
+				return status.Errorf(codes.ResourceExhausted, "send result of %s, %d bytes: %v", r.Fun, len(packed), errTooLarge)
+			}
+			for ; len(packed) > partBytes; packed = packed[partBytes:] {
+				if err := stream.Send(&operatorpb.RunOutput{Kind: kindPart, Value: packed[:partBytes]}); err != nil {
+					return err
+				}
+			}
+		}
+		o.Value = packed
+		return stream.Send(o)
+	}
+	// A caller that goes away ends the call through ctx; its prints are then lost on purpose.
+	res, err := s.deps.Runners.Run(ordering(stream.Context(), req.Fun), req, func(kind string, v any) { _ = send(&operatorpb.RunOutput{Kind: kind}, v) })
+	if err != nil {
+		return asStatus(err)
+	}
+	return send(&operatorpb.RunOutput{
+		Kind: kindResult, Success: res.Success, Retcode: int32(res.Retcode), Outputter: res.Outputter, Jid: res.JID, NotRun: res.NotRun,
+	}, res.Return)
+}
+
+// Docs implements the service.
+func (s *Server) Docs(_ context.Context, r *operatorpb.DocsRequest) (*operatorpb.DocsReply, error) {
+	packed, err := wire.Pack(s.deps.Runners.Docs(r.Prefix))
+	if err != nil {
+		return nil, asStatus(err)
+	}
+	return &operatorpb.DocsReply{Docs: packed}, nil
+}
+
+// Keys implements the service.
+func (s *Server) Keys(r *operatorpb.KeysRequest, stream grpc.ServerStreamingServer[operatorpb.KeysReply]) error {
+	lists, err := s.deps.Keys.Lists(stream.Context(), !r.NoTexts)
+	if err != nil {
+		return asStatus(err)
+	}
+	reply := &operatorpb.KeysReply{Local: lists.Local, Note: lists.Note}
+	for {
+		n := page(lists.Keys)
+		reply.Keys, lists.Keys = keysToPB(lists.Keys[:n]), lists.Keys[n:]
+		if err := stream.Send(reply); err != nil || len(lists.Keys) == 0 {
+			return err
+		}
+		reply = new(operatorpb.KeysReply)
+	}
+}
+
+// page is how many of the first keys fit into one reply: one at least, where there are any.
+func page(keys []Key) int {
+	size := 0
+	for i, k := range keys {
+		if size += len(k.ID) + len(k.State) + len(k.Pub) + 16; size > pageBytes && i > 0 {
+			return i
+		}
+	}
+	return len(keys)
+}
+
+// ChangeKeys implements the service.
+func (s *Server) ChangeKeys(ctx context.Context, r *operatorpb.ChangeKeysRequest) (*operatorpb.ChangeKeysReply, error) {
+	s.log.Info("key change asked for", "action", r.Action, "n", len(r.Keys), "user", userOf(ctx))
+	done, err := s.deps.Keys.Change(ordering(ctx, "salt-key"), KeyChange{
+		Action: r.Action, Keys: keysFromPB(r.Keys), PreserveMinions: r.PreserveMinions, KeepAESKey: r.KeepAesKey,
+	})
+	if err != nil {
+		return nil, asStatus(err)
+	}
+	return &operatorpb.ChangeKeysReply{Changed: keysToPB(done.Changed), Warnings: done.Warnings}, nil
+}
+
+// Status implements the service.
+func (s *Server) Status(context.Context, *operatorpb.StatusRequest) (*operatorpb.StatusReply, error) {
+	st := s.deps.Status()
+	return &operatorpb.StatusReply{Id: st.ID, Version: st.Version, Serving: st.Serving, Ready: st.Ready}, nil
+}

@@ -1,0 +1,82 @@
+package operator
+
+import (
+	"log/slog"
+
+	"clustermaster/wire"
+)
+
+// Targeted is who a target means.
+type Targeted struct {
+	Minions    []string
+	Missing    []string // asked for by name, but without an accepted key
+	Incomplete string   // not empty if minions may be missing: what of their data could not be read
+}
+
+// Credentials prove a user of external_auth: eauth, username and password, or a token.
+type Credentials struct{ Eauth, Username, Password, Token string }
+
+// String shows no secret.
+func (c Credentials) String() string { return c.Eauth + "/" + c.Username }
+
+// LogValue implements slog.LogValuer.
+func (c Credentials) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// RefusedError tells that external_auth does not let a user do something.
+type RefusedError struct{ Text string } // Salt's
+
+func (e *RefusedError) Error() string { return e.Text }
+
+// RunRequest asks for one call of a runner or wheel function.
+type RunRequest struct {
+	Fun    string // a name that begins with "wheel." is a wheel function
+	Args   []any
+	Kwargs wire.Map
+	JID    string // "": a new one
+	User   string // set by the server to the caller
+	Async  bool   // return at once with the jid
+}
+
+// RunResult is the outcome of a call.
+type RunResult struct {
+	JID       string
+	Return    any
+	Success   bool
+	Retcode   int
+	Outputter string
+	NotRun    bool // the call never began
+}
+
+// Key is one minion key.
+type Key struct {
+	ID    string
+	State string // minions, minions_pre, minions_rejected or minions_denied
+	Pub   string // PEM text; "" where it was not asked for
+}
+
+// KeyLists is the key store at one moment.
+type KeyLists struct {
+	Keys  []Key             // by state, then id
+	Local map[string]string // file name of the master's own keys to PEM text; public parts only
+	Note  string            // why the keys may be old, such as no quorum; "" when they are as new as any that was acknowledged
+}
+
+// KeyChange asks to accept, reject or delete keys.
+type KeyChange struct {
+	Action          string // accept, reject or delete
+	Keys            []Key  // id and the state that it was seen in
+	PreserveMinions bool   // keep the caches of deleted minions
+	KeepAESKey      bool   // delete and reject without a rotation of the AES key
+}
+
+// KeysChanged is what a KeyChange did.
+type KeysChanged struct {
+	Changed  []Key    // without Pub
+	Warnings []string // one line each, for stderr
+}
+
+// Status is what a master knows of itself.
+type Status struct {
+	ID, Version    string
+	Serving, Ready bool
+}

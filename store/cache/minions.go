@@ -1,0 +1,131 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clustermaster/store/ringstore"
+	"clustermaster/wire"
+)
+
+// The banks of what minions told of themselves, as Salt 3008 names them. A key is a minion id; in the bank pillar a pillarenv may follow
+// behind a colon.
+const (
+	grainsBank = "grains"
+	pillarBank = "pillar"
+	mineBank   = "mine"
+)
+
+var minionBanks = []string{grainsBank, mineBank, pillarBank}
+
+// minionData is what is kept of minions.
+type minionData interface {
+	Grains(ctx context.Context, id string) (wire.Map, bool, error)
+	SetGrains(ctx context.Context, id string, grains wire.Raw) error
+	DropGrains(ctx context.Context, id string) error
+	PillarOf(ctx context.Context, id, pillarenv string) (wire.Map, bool, error)
+	SetPillar(ctx context.Context, id, pillarenv string, pillar wire.Map) error
+	DropPillar(ctx context.Context, id string) error
+	Mine(ctx context.Context, id string) (wire.Map, error)
+	MergeMine(ctx context.Context, id string, data wire.Map, clear bool) error
+	FlushMine(ctx context.Context, id string) error
+	// Kept lists the keys of one of the banks grains, pillar and mine, sorted.
+	Kept(ctx context.Context, bank string) (keys []string, cover ringstore.Coverage, err error)
+}
+
+// minionKind says which of the minions' banks a path leads into, and the key there; "" for any other path.
+func minionKind(p string) (kind, key string) {
+	first, rest, _ := strings.Cut(p, "/")
+	if rest == "" || !slices.Contains(minionBanks, first) {
+		return "", ""
+	}
+	return first, rest
+}
+
+// minionOf splits a key into the minion's id and the pillarenv.
+func minionOf(kind, key string) (id, pillarenv string, err error) {
+	id = key
+	if kind == pillarBank {
+		id, pillarenv, _ = strings.Cut(key, ":")
+	}
+	if !wire.ValidID(id) {
+		return "", "", fmt.Errorf("bank %s: %q is no minion id", kind, key)
+	}
+	return id, pillarenv, nil
+}
+
+func (c *Cache) getMinion(ctx context.Context, kind, key string) (any, bool, error) {
+	id, env, err := minionOf(kind, key)
+	if err != nil {
+		return nil, false, nil // nothing can be kept there
+	}
+	var m wire.Map
+	var found bool
+	switch kind {
+	case grainsBank:
+		m, found, err = c.minions.Grains(ctx, id)
+	case pillarBank:
+		m, found, err = c.minions.PillarOf(ctx, id, env)
+	default:
+		m, err = c.minions.Mine(ctx, id)
+		found = m != nil
+	}
+	return m, found, err
+}
+
+func (c *Cache) storeMinion(ctx context.Context, kind, key string, value any) error {
+	id, env, err := minionOf(kind, key)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	m, ok := value.(wire.Map)
+	if !ok {
+		return fmt.Errorf("store %s of %s: a map is kept there", kind, id)
+	}
+	switch kind {
+	case grainsBank:
+		packed, err := wire.Pack(m)
+		if err != nil {
+			return fmt.Errorf("store grains of %s: %w", id, err)
+		}
+		return c.minions.SetGrains(ctx, id, packed)
+	case pillarBank:
+		return c.minions.SetPillar(ctx, id, env, m)
+	}
+	return c.minions.MergeMine(ctx, id, m, true)
+}
+
+// dropMinion removes what a bank keeps of a minion, its pillars of all pillarenvs together.
+func (c *Cache) dropMinion(ctx context.Context, kind, key string) error {
+	id, _, err := minionOf(kind, key)
+	if err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	switch kind {
+	case grainsBank:
+		return c.minions.DropGrains(ctx, id)
+	case pillarBank:
+		return c.minions.DropPillar(ctx, id)
+	}
+	return c.minions.FlushMine(ctx, id)
+}
+
+// dropMinions empties one of the minions' banks.
+func (c *Cache) dropMinions(ctx context.Context, kind string) (bool, error) {
+	keys, cover, err := c.minions.Kept(ctx, kind)
+	if err != nil {
+		return false, err
+	}
+	for _, key := range keys {
+		if err := c.dropMinion(ctx, kind, key); err != nil {
+			return true, err
+		}
+	}
+	if !cover.Complete() {
+		return true, errors.New("flush " + kind + ": " + cover.String() + "; flush again when all masters are back")
+	}
+	return len(keys) > 0, nil
+}

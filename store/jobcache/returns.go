@@ -1,0 +1,126 @@
+package jobcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clustermaster/store/ringstore"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Bounds of reading some returns of a job.
+const (
+	// pointReads is up to how many minions are asked for one by one; with more, first the names say whose returns are kept.
+	pointReads = 16
+	// readAhead is how many returns are read at a time, and so how many are in memory at most.
+	readAhead = 4
+)
+
+// ReadReturns calls fn with what some minions returned for a job, one after the other, sorted by id; who has not returned is left
+// out. However large the job is, only the wanted returns are read, a few at a time; the slower fn is, the slower they are read. An error
+// of fn ends it and comes back.
+func (c *Cache) ReadReturns(ctx context.Context, jid string, ids []string, fn func(id string, r Return) error) error {
+	if jid == "" {
+		return nil
+	}
+	wanted := slices.Clone(ids)
+	slices.Sort(wanted)
+	wanted = slices.Compact(wanted)
+	if len(wanted) > pointReads {
+		kept, err := c.Returned(ctx, jid)
+		if err != nil {
+			return err
+		}
+		wanted = slices.DeleteFunc(wanted, func(id string) bool { _, found := slices.BinarySearch(kept, id); return !found })
+	}
+	for some := range slices.Chunk(wanted, readAhead) {
+		var records [readAhead]ringstore.Record
+		var found [readAhead]bool
+		reads, readCtx := errgroup.WithContext(ctx)
+		for i, id := range some {
+			reads.Go(func() (err error) {
+				records[i], found[i], err = c.store.Get(readCtx, ringstore.Key{Space: ringstore.SpaceJobs, Place: jid, Name: returnPrefix + id})
+				return err
+			})
+		}
+		if err := reads.Wait(); err != nil {
+			return fmt.Errorf("read returns of job %s: %w", jid, err)
+		}
+		for i, id := range some {
+			if !found[i] {
+				continue
+			}
+			r, ok := c.unpack(jid, id, records[i])
+			if !ok {
+				continue
+			}
+			if err := fn(id, r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Returns returns what minions returned for a job, by minion id; an empty map for an unknown job.
+func (c *Cache) Returns(ctx context.Context, jid string) (map[string]Return, error) {
+	out := map[string]Return{}
+	if jid == "" {
+		return out, nil
+	}
+	list, err := c.store.List(ctx, ringstore.SpaceJobs, jid, returnPrefix)
+	if errors.Is(err, ringstore.ErrTooLarge) {
+		return out, c.readAll(ctx, jid, out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read returns of job %s: %w", jid, err)
+	}
+	for _, r := range list {
+		id := strings.TrimPrefix(r.Name, returnPrefix)
+		if ret, ok := c.unpack(jid, id, r); ok {
+			out[id] = ret
+		}
+	}
+	return out, nil
+}
+
+// readAll reads a job that is too large for one list.
+func (c *Cache) readAll(ctx context.Context, jid string, into map[string]Return) error {
+	ids, err := c.Returned(ctx, jid)
+	if err != nil {
+		return err
+	}
+	return c.ReadReturns(ctx, jid, ids, func(id string, r Return) error {
+		into[id] = r
+		return nil
+	})
+}
+
+// unpack decodes a kept return.
+func (c *Cache) unpack(jid, id string, r ringstore.Record) (Return, bool) {
+	ret, err := unpackReturn(r.Value)
+	if err != nil {
+		c.log.Warn("return does not decode; it is left out", "jid", jid, "minion", id, "err", err)
+		return Return{}, false
+	}
+	return ret, true
+}
+
+// Returned lists the minions whose returns are kept, sorted. No return is read.
+func (c *Cache) Returned(ctx context.Context, jid string) ([]string, error) {
+	if jid == "" {
+		return nil, nil
+	}
+	ids, err := c.store.Names(ctx, ringstore.SpaceJobs, jid, returnPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("list who returned for job %s: %w", jid, err)
+	}
+	for i, name := range ids {
+		ids[i] = strings.TrimPrefix(name, returnPrefix)
+	}
+	return ids, nil
+}

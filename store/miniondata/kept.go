@@ -1,0 +1,33 @@
+package miniondata
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"clustermaster/store/ringstore"
+)
+
+// Kept lists of whom there is something in "grains", "pillar" or "mine", sorted: minion ids, and in pillar also id:pillarenv.
+func (d *Data) Kept(ctx context.Context, what string) ([]string, ringstore.Coverage, error) {
+	prefix := what
+	if what+"/" == minePrefix {
+		prefix = minePrefix
+	}
+	keys := map[string]bool{}
+	cover, err := d.store.Scan(ctx, ringstore.SpaceMinions, prefix, func(r ringstore.Record) error {
+		switch env, ofEnv := strings.CutPrefix(r.Name, pillarPrefix); {
+		case ofEnv:
+			keys[r.Place+":"+env] = true
+		case r.Name == what || prefix == minePrefix:
+			keys[r.Place] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, cover, fmt.Errorf("list whose %s is kept: %w", what, err)
+	}
+	return slices.Sorted(maps.Keys(keys)), cover, nil
+}

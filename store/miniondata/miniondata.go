@@ -1,0 +1,369 @@
+package miniondata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"clustermaster/store/ringstore"
+	"clustermaster/wire"
+)
+
+// Names of a minion's records; they are on disk.
+const (
+	grainsName   = "grains"
+	pillarName   = "pillar"  // then ":" and the environment, unless it is the one without a pillarenv
+	minePrefix   = "mine/"   // then the function's name as the minion gave it
+	pillarPrefix = "pillar:" // of the environments
+)
+
+const (
+	writeAtOnce   = 256 // mine functions in one write
+	readOneByOne  = 64  // minions whose mines are read each by itself; for more all records are passed through once
+	readersAtOnce = 16  // of those
+)
+
+// Quotas bound what is kept of one minion; 0 is no bound.
+type Quotas struct {
+	MineBytes  int // of all functions, packed
+	Pillarenvs int // pillars for different pillarenvs
+}
+
+// ErrQuota refuses what is beyond them.
+var ErrQuota = errors.New("beyond what is kept of one minion")
+
+// ErrNoID refuses data without a minion id.
+var ErrNoID = errors.New("minion data without an id")
+
+// records is what this package needs of the ring store.
+type records interface {
+	// Write stores records of one place and returns when they are durable on a write quorum.
+	Write(ctx context.Context, place string, puts ...ringstore.Put) ([]ringstore.Result, error)
+	// Delete removes records of a place by their names.
+	Delete(ctx context.Context, space ringstore.Space, place string, names ...string) error
+	// Get returns one record; found is false if there is none.
+	Get(ctx context.Context, k ringstore.Key) (rec ringstore.Record, found bool, err error)
+	// Names returns their names, sorted.
+	Names(ctx context.Context, space ringstore.Space, place, prefix string) ([]string, error)
+	// List returns the records of a place whose names begin with prefix, by name.
+	List(ctx context.Context, space ringstore.Space, place, prefix string) ([]ringstore.Record, error)
+	// Scan calls fn with all records of a space whose names begin with prefix, not concurrently.
+	Scan(ctx context.Context, space ringstore.Space, prefix string, fn func(ringstore.Record) error) (ringstore.Coverage, error)
+	// Ask judges records where they lie and calls fn with what was hit, not concurrently.
+	Ask(ctx context.Context, space ringstore.Space, question []byte, places []string, fn func(place string, hits []byte)) (ringstore.Coverage, error)
+}
+
+// Data is the minions' data of the whole cluster. It is safe for concurrent use.
+type Data struct {
+	store  records
+	quotas Quotas
+	log    *slog.Logger
+}
+
+// New makes the data room on the ring store. Log nil discards.
+func New(store records, log *slog.Logger) *Data {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Data{store: store, log: log.With("component", "miniondata")}
+}
+
+// Limit sets the quotas, before the first use.
+func (d *Data) Limit(q Quotas) { d.quotas = q }
+
+// SetGrains keeps a minion's grains, a packed map.
+func (d *Data) SetGrains(ctx context.Context, id string, grains wire.Raw) error {
+	return d.set(ctx, id, grainsName, grains)
+}
+
+// Grains returns a minion's grains; found is false if none are kept.
+func (d *Data) Grains(ctx context.Context, id string) (grains wire.Map, found bool, err error) {
+	return d.get(ctx, id, grainsName)
+}
+
+// SetPillar keeps a minion's pillar as it was last made for a pillarenv ("" for none).
+func (d *Data) SetPillar(ctx context.Context, id, pillarenv string, pillar wire.Map) error {
+	packed, err := wire.Pack(pillar)
+	if err != nil {
+		return fmt.Errorf("pack pillar of %q: %w", id, err)
+	}
+	if pillarenv != "" && d.quotas.Pillarenvs > 0 {
+		names, err := d.store.Names(ctx, ringstore.SpaceMinions, id, pillarPrefix)
+		if err != nil {
+			return fmt.Errorf("list pillars of %q: %w", id, err)
+		}
+		if len(names) >= d.quotas.Pillarenvs && !slices.Contains(names, pillarRecord(pillarenv)) {
+			return fmt.Errorf("keep a pillar of %q for one more than %d pillarenvs: %w", id, len(names), ErrQuota)
+		}
+	}
+	return d.set(ctx, id, pillarRecord(pillarenv), packed)
+}
+
+// Pillar returns a minion's pillar without a pillarenv; found is false if none is kept.
+func (d *Data) Pillar(ctx context.Context, id string) (pillar wire.Map, found bool, err error) {
+	return d.get(ctx, id, pillarName)
+}
+
+// PillarOf returns a minion's pillar for a pillarenv.
+func (d *Data) PillarOf(ctx context.Context, id, pillarenv string) (pillar wire.Map, found bool, err error) {
+	return d.get(ctx, id, pillarRecord(pillarenv))
+}
+
+// PillarMade returns a minion's pillar for a pillarenv ("" for none) and when it was stored.
+func (d *Data) PillarMade(ctx context.Context, id, pillarenv string) (pillar wire.Map, at time.Time, found bool, err error) {
+	if id == "" {
+		return nil, at, false, nil
+	}
+	r, found, err := d.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id, Name: pillarRecord(pillarenv)})
+	if err != nil || !found {
+		return nil, at, false, err
+	}
+	pillar, err = wire.UnpackMap(r.Value)
+	if err != nil {
+		return nil, at, false, fmt.Errorf("decode pillar of %q: %w", id, err)
+	}
+	return pillar, r.Version.Time(), true, nil
+}
+
+func pillarRecord(env string) string {
+	if env == "" {
+		return pillarName
+	}
+	return pillarPrefix + env
+}
+
+// MergeMine lays data over a minion's mine, function by function; with clear the functions that data lacks are removed.
+func (d *Data) MergeMine(ctx context.Context, id string, data wire.Map, clear bool) error {
+	if id == "" {
+		return ErrNoID
+	}
+	given := map[string]int{} // name to its place among the puts
+	var puts []ringstore.Put
+	for _, p := range data {
+		fun, ok := p.Key.(string)
+		if !ok {
+			d.log.Debug("mine function whose name is no text; it is left out", "minion", id)
+			continue
+		}
+		packed, err := wire.Pack(p.Value)
+		if err != nil {
+			return fmt.Errorf("pack mine of %q: %w", id, err)
+		}
+		name := minePrefix + fun
+		if i, twice := given[name]; twice { // in one map: the last one counts
+			puts[i].Value = packed
+			continue
+		}
+		given[name] = len(puts)
+		puts = append(puts, ringstore.Put{Space: ringstore.SpaceMinions, Name: name, Value: packed})
+	}
+	if err := d.mineFits(ctx, id, puts, given, clear); err != nil {
+		return err
+	}
+	for some := range slices.Chunk(puts, writeAtOnce) {
+		if _, err := d.store.Write(ctx, id, some...); err != nil {
+			return fmt.Errorf("save mine of %q: %w", id, err)
+		}
+	}
+	if !clear {
+		return nil
+	}
+	return d.remove(ctx, id, minePrefix, func(name string) bool { _, is := given[name]; return !is })
+}
+
+// mineFits compares what a mine would be with the quota.
+func (d *Data) mineFits(ctx context.Context, id string, puts []ringstore.Put, given map[string]int, clear bool) error {
+	if d.quotas.MineBytes <= 0 {
+		return nil
+	}
+	total := 0
+	for _, p := range puts {
+		total += len(p.Name) + len(p.Value)
+	}
+	if !clear && total <= d.quotas.MineBytes {
+		list, err := d.store.List(ctx, ringstore.SpaceMinions, id, minePrefix)
+		if err != nil && !errors.Is(err, ringstore.ErrTooLarge) {
+			return fmt.Errorf("read mine of %q: %w", id, err)
+		}
+		if err != nil {
+			total = d.quotas.MineBytes + 1
+		}
+		for _, r := range list {
+			if _, replaced := given[r.Name]; !replaced {
+				total += len(r.Name) + len(r.Value)
+			}
+		}
+	}
+	if total > d.quotas.MineBytes {
+		return fmt.Errorf("keep more than %d bytes of the mine of %q: %w", d.quotas.MineBytes, id, ErrQuota)
+	}
+	return nil
+}
+
+// Mine returns a minion's mine, sorted by function; nil if it has none.
+func (d *Data) Mine(ctx context.Context, id string) (wire.Map, error) {
+	if id == "" {
+		return nil, nil
+	}
+	list, err := d.store.List(ctx, ringstore.SpaceMinions, id, minePrefix)
+	if err != nil {
+		return nil, fmt.Errorf("read mine of %q: %w", id, err)
+	}
+	var mine wire.Map
+	for _, r := range list {
+		v, err := wire.Unpack(r.Value)
+		if err != nil {
+			d.log.Warn("mine value does not decode; it is left out", "minion", id, "fun", mineFun(r), "err", err)
+			continue
+		}
+		mine = append(mine, wire.Pair{Key: mineFun(r), Value: v})
+	}
+	return mine, nil
+}
+
+// MineValues returns one function's values in the mines of these minions, still packed; those that have none are left out.
+func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[string]wire.Raw, error) {
+	if len(ids) > readOneByOne {
+		return d.scanMines(ctx, fun, ids)
+	}
+	out := make(map[string]wire.Raw, len(ids))
+	var mu sync.Mutex // guards out
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(readersAtOnce)
+	for _, id := range ids {
+		g.Go(func() error {
+			r, found, err := d.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id, Name: minePrefix + fun})
+			if err != nil {
+				return fmt.Errorf("read mine of %q: %w", id, err)
+			}
+			if found {
+				mu.Lock()
+				defer mu.Unlock()
+				out[id] = r.Value
+			}
+			return nil
+		})
+	}
+	return out, g.Wait()
+}
+
+// scanMines is MineValues by one pass over the records of all minions.
+func (d *Data) scanMines(ctx context.Context, fun string, ids []string) (map[string]wire.Raw, error) {
+	wanted := make(map[string]struct{}, len(ids))
+	for _, id := range ids {
+		wanted[id] = struct{}{}
+	}
+	out := make(map[string]wire.Raw, len(ids))
+	name := minePrefix + fun
+	cover, err := d.store.Scan(ctx, ringstore.SpaceMinions, name, func(r ringstore.Record) error {
+		if _, is := wanted[r.Place]; is && r.Name == name {
+			out[r.Place] = r.Value
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %q of %d mines: %w", fun, len(ids), err)
+	}
+	if !cover.Complete() { // as when each is read by itself: what the live masters have
+		d.log.Warn("mines were read without all masters that hold them; see salt-run cluster.ring_info", "fun", fun, "incomplete", cover.Incomplete, "partitions", cover.Partitions)
+	}
+	return out, nil
+}
+
+func mineFun(r ringstore.Record) string { return strings.TrimPrefix(r.Name, minePrefix) }
+
+// DeleteMine removes one function from a minion's mine; one that is not there is no error.
+func (d *Data) DeleteMine(ctx context.Context, id, fun string) error {
+	if id == "" {
+		return ErrNoID
+	}
+	if err := d.store.Delete(ctx, ringstore.SpaceMinions, id, minePrefix+fun); err != nil {
+		return fmt.Errorf("delete %q of the mine of %q: %w", fun, id, err)
+	}
+	return nil
+}
+
+// FlushMine removes a minion's whole mine.
+func (d *Data) FlushMine(ctx context.Context, id string) error {
+	if id == "" {
+		return ErrNoID
+	}
+	return d.remove(ctx, id, minePrefix, nil)
+}
+
+// Drop removes a minion's grains and pillar, and its mine unless keepMine.
+func (d *Data) Drop(ctx context.Context, id string, keepMine bool) error {
+	if id == "" {
+		return ErrNoID
+	}
+	return d.remove(ctx, id, "", func(name string) bool { return !keepMine || !strings.HasPrefix(name, minePrefix) })
+}
+
+// DropGrains removes a minion's grains.
+func (d *Data) DropGrains(ctx context.Context, id string) error {
+	if id == "" {
+		return ErrNoID
+	}
+	return d.remove(ctx, id, grainsName, nil)
+}
+
+// DropPillar removes a minion's pillars, those of all pillarenvs.
+func (d *Data) DropPillar(ctx context.Context, id string) error {
+	if id == "" {
+		return ErrNoID
+	}
+	return d.remove(ctx, id, pillarName, nil)
+}
+
+// remove deletes the records of a minion whose names begin with prefix and that pick (nil: all) wants gone.
+func (d *Data) remove(ctx context.Context, id, prefix string, pick func(name string) bool) error {
+	list, err := d.store.List(ctx, ringstore.SpaceMinions, id, prefix)
+	if err != nil {
+		return fmt.Errorf("read data of %q: %w", id, err)
+	}
+	var names []string
+	for _, r := range list {
+		if pick == nil || pick(r.Name) {
+			names = append(names, r.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if err := d.store.Delete(ctx, ringstore.SpaceMinions, id, names...); err != nil {
+		return fmt.Errorf("delete data of %q: %w", id, err)
+	}
+	return nil
+}
+
+func (d *Data) set(ctx context.Context, id, name string, packed []byte) error {
+	if id == "" {
+		return ErrNoID
+	}
+	if _, err := d.store.Write(ctx, id, ringstore.Put{Space: ringstore.SpaceMinions, Name: name, Value: packed}); err != nil {
+		return fmt.Errorf("save %s of %q: %w", name, id, err)
+	}
+	return nil
+}
+
+func (d *Data) get(ctx context.Context, id, name string) (wire.Map, bool, error) {
+	if id == "" {
+		return nil, false, nil
+	}
+	r, found, err := d.store.Get(ctx, ringstore.Key{Space: ringstore.SpaceMinions, Place: id, Name: name})
+	if err != nil || !found {
+		return nil, false, err
+	}
+	m, err := wire.UnpackMap(r.Value)
+	if err != nil {
+		return nil, false, fmt.Errorf("decode %s of %q: %w", name, id, err)
+	}
+	return m, true, nil
+}

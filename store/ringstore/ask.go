@@ -1,0 +1,467 @@
+package ringstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"clustermaster/store/ringstore/ringpb"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// askTries is how often a question is put anew because the ring changed meanwhile.
+const askTries = 8
+
+var errLeft = errors.New("the ring that the question was put by is no more")
+
+// Ask puts a question about the records of a space to the masters that hold them, in parallel, and calls fn with each record for
+// which anything holds: its place and its hits, once, in no particular order, not concurrently. Places limits the question to
+// these (at most 1024, sorted); nil asks about all. The space's Compiler, in Options, knows what questions mean.
+//
+// Each partition is judged by its first live owner, whose digest the others confirm; where they differ, or an owner goes away, all
+// live ones judge and the newest version of each record counts. So every record whose writing was acknowledged before the
+// question is judged as it was then, or as a later write left it; what can't be vouched for is in the coverage.
+func (s *Store) Ask(ctx context.Context, space Space, question []byte, places []string, fn func(place string, hits []byte)) (Coverage, error) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
+	defer cancel()
+	if len(places) > maxPlaces {
+		return Coverage{}, fmt.Errorf("ask about %d places, at most %d: %w", len(places), maxPlaces, ErrTooLarge)
+	}
+	a, err := s.compile(space, question)
+	if err != nil {
+		return Coverage{}, fmt.Errorf("ask: %w", err)
+	}
+	for try := 1; ; try++ {
+		v, err := s.current(ctx)
+		if err != nil {
+			return Coverage{}, fmt.Errorf("ask: %w", err)
+		}
+		q := &inquiry{s: s, v: v, a: a, question: question, places: places, failed: map[string]bool{}, held: map[int][]string{}, unsure: map[int]bool{}}
+		err = q.run(ctx)
+		switch {
+		case err == nil:
+			s.met.askSeconds.Observe(time.Since(began).Seconds())
+			return q.finish(fn), nil
+		case errors.Is(err, errOldPeer):
+			return s.askByScan(ctx, a, places, fn)
+		case errors.Is(err, errLeft) && try < askTries:
+			s.met.stale.Inc()
+			continue
+		}
+		return Coverage{}, fmt.Errorf("ask: %w", err)
+	}
+}
+
+// inquiry is one question under way, by one view of the rings.
+type inquiry struct {
+	s        *Store
+	v        *view
+	a        *asked
+	question []byte
+	places   []string
+
+	failed map[string]bool  // nodes that did not answer; they are not asked again
+	held   map[int][]string // by partition, who holds copies for others
+	unsure map[int]bool     // partitions
+	agreed int              // partitions
+	hits   []hit
+	all    int // partitions asked about
+}
+
+// hit is a record for which something holds.
+type hit struct {
+	place string
+	hits  []byte
+}
+
+// reply is what one node said.
+type reply struct {
+	node   string
+	sums   map[int]sumOf
+	held   []uint32
+	chunks []*ringpb.Verdicts
+	left   bool
+	err    error
+}
+
+func (q *inquiry) run(ctx context.Context) error {
+	rest := q.partitions()
+	q.all = len(rest)
+	var err error
+	if len(q.places) == 0 {
+		if rest, err = q.agree(ctx, rest); err != nil {
+			return err
+		}
+	}
+	q.agreed = q.all - len(rest)
+	for len(rest) > 0 {
+		if rest, err = q.merge(ctx, rest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *inquiry) finish(fn func(place string, hits []byte)) Coverage {
+	for _, h := range q.hits {
+		fn(h.place, h.hits)
+	}
+	q.s.met.asked.WithLabelValues("agreed").Add(float64(q.agreed))
+	q.s.met.asked.WithLabelValues("merged").Add(float64(q.all - q.agreed - len(q.unsure)))
+	q.s.met.asked.WithLabelValues("unsure").Add(float64(len(q.unsure)))
+	return Coverage{Partitions: q.v.latest().Partitions(), Incomplete: len(q.unsure)}
+}
+
+// partitions are those that the question is about.
+func (q *inquiry) partitions() []int {
+	var out []int
+	if len(q.places) == 0 {
+		for p := range q.v.latest().Partitions() {
+			out = append(out, p)
+		}
+		return out
+	}
+	for _, place := range q.places {
+		out = append(out, q.v.latest().Partition(place))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// reachable reports whether a node can be asked.
+func (q *inquiry) reachable(node string) bool { return !q.failed[node] && q.s.alive(node) }
+
+// agree has each partition judged by its first live owner, while all live members say what they have. It returns the partitions for
+// which that is not enough.
+func (q *inquiry) agree(ctx context.Context, partitions []int) (rest []int, err error) {
+	judges := make(map[int]string, len(partitions))
+	work := map[string][]int{}
+	for _, node := range q.v.members() {
+		if q.reachable(node) {
+			work[node] = nil
+		}
+	}
+	for _, p := range partitions {
+		for _, node := range q.v.base.Owners(p) {
+			if _, ok := work[node]; ok {
+				judges[p] = node
+				work[node] = append(work[node], p)
+				break
+			}
+		}
+	}
+	replies, err := q.ask(ctx, work, false)
+	if err != nil {
+		return nil, err
+	}
+	for node, r := range replies {
+		for _, p := range r.held {
+			q.held[int(p)] = append(q.held[int(p)], node)
+		}
+	}
+	settled := make(map[int]bool, len(partitions))
+	for _, p := range partitions {
+		if settled[p] = q.confirmed(p, judges[p], replies); !settled[p] {
+			rest = append(rest, p)
+		}
+	}
+	for node, r := range replies {
+		for _, c := range r.chunks {
+			width := q.a.judge.Width()
+			for i, place := range c.Places {
+				place := string(place)
+				if p := q.v.latest().Partition(place); settled[p] && judges[p] == node {
+					q.hits = append(q.hits, hit{place, c.Hits[i*width : (i+1)*width]})
+				}
+			}
+		}
+	}
+	return rest, nil
+}
+
+// confirmed reports whether enough owners have what the judge of a partition has, and nobody holds more.
+func (q *inquiry) confirmed(p int, judge string, replies map[string]*reply) bool {
+	r := replies[judge]
+	if r == nil || len(q.held[p]) > 0 {
+		return false
+	}
+	heard := 0
+	for _, node := range q.v.base.Owners(p) {
+		other := replies[node]
+		if other == nil {
+			continue
+		}
+		heard++
+		if other.sums[p] != r.sums[p] {
+			return false
+		}
+	}
+	return heard >= q.v.base.ReadQuorum()
+}
+
+// sources are the nodes that may have records of a partition: its live owners, those that hold copies for others, and if owners are
+// missing whoever may have what they had. Sure is false if too few owners are among them.
+func (q *inquiry) sources(p int) (nodes []string, sure bool) {
+	add := func(list []string) {
+		for _, node := range list {
+			if q.reachable(node) && !slices.Contains(nodes, node) {
+				nodes = append(nodes, node)
+			}
+		}
+	}
+	owners := q.v.base.Owners(p)
+	add(owners)
+	live := len(nodes)
+	sure = live >= q.v.base.ReadQuorum()
+	add(q.held[p])
+	if !sure {
+		add(q.v.owners(p))
+	}
+	if live < len(owners) {
+		add(q.v.members())
+	}
+	return nodes, sure
+}
+
+// merge has partitions judged by all who may have records of them; of each record the version that wins counts. It returns the
+// partitions that have to be asked about again because one of those who were asked went away.
+func (q *inquiry) merge(ctx context.Context, partitions []int) (rest []int, err error) {
+	work := map[string][]int{}
+	of := make(map[int][]string, len(partitions))
+	for _, p := range partitions {
+		nodes, sure := q.sources(p)
+		of[p] = nodes
+		if !sure {
+			q.unsure[p] = true
+		}
+		for _, node := range nodes {
+			work[node] = append(work[node], p)
+		}
+	}
+	replies, err := q.ask(ctx, work, true)
+	if err != nil {
+		return nil, err
+	}
+	whole := make(map[int]bool, len(partitions))
+	for _, p := range partitions {
+		if whole[p] = !slices.ContainsFunc(of[p], func(n string) bool { return replies[n] == nil }); !whole[p] {
+			rest = append(rest, p)
+		}
+	}
+	best := map[versionKey]*version{}
+	width := q.a.judge.Width()
+	for _, r := range replies {
+		for _, c := range r.chunks {
+			for i, place := range c.Places {
+				k := versionKey{string(place), c.Names[i]}
+				if !whole[q.v.latest().Partition(k.place)] || len(q.places) > 0 && !slices.Contains(q.places, k.place) {
+					continue
+				}
+				x := version{Version{c.Clocks[i], c.Nodes[i]}, uint8(c.Flags[i]), c.Hits[i*width : (i+1)*width]}
+				if old := best[k]; old == nil || wins(x.flags, x.Version, old.flags, old.Version) {
+					best[k] = &x
+				}
+			}
+		}
+	}
+	for k, x := range best {
+		if x.flags&flagDeleted == 0 && anyBit(x.hits) {
+			q.hits = append(q.hits, hit{k.place, x.hits})
+		}
+	}
+	return rest, nil
+}
+
+// versionKey names a record that several masters judged.
+type versionKey struct {
+	place string
+	name  uint32
+}
+
+// version is what one of them found.
+type version struct {
+	Version
+	flags uint8
+	hits  []byte
+}
+
+// ask puts the question to nodes at once. Those that give no answer count as failed. It fails if the ring was left meanwhile, if a
+// node is too old to know questions, or if ctx ends.
+func (q *inquiry) ask(ctx context.Context, work map[string][]int, versions bool) (map[string]*reply, error) {
+	var wg sync.WaitGroup
+	replies := make([]*reply, 0, len(work))
+	for node, partitions := range work {
+		r := &reply{node: node, sums: map[int]sumOf{}}
+		replies = append(replies, r)
+		req := &ringpb.AskRequest{
+			Clock: q.s.clock.read(), Epoch: q.v.latest().Epoch(), Base: q.v.base.Epoch(), Space: uint32(q.a.space), Question: q.question, Versions: versions,
+		}
+		for _, p := range partitions {
+			req.Partitions = append(req.Partitions, uint32(p))
+		}
+		for _, place := range q.places {
+			req.Places = append(req.Places, []byte(place))
+		}
+		wg.Add(1)
+		if !q.s.spawn(func() { defer wg.Done(); r.err = q.askNode(ctx, r, req) }) {
+			wg.Done()
+			r.err = ErrClosed
+		}
+	}
+	wg.Wait()
+	out := make(map[string]*reply, len(replies))
+	for _, r := range replies {
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case r.node == q.s.self && r.err != nil:
+			return nil, r.err
+		case status.Code(r.err) == codes.Unimplemented:
+			return nil, errOldPeer
+		case status.Code(r.err) == codeTooCostly: // and so it would be for the others
+			return nil, fmt.Errorf("%s: %w", r.node, ErrTooCostly)
+		case r.err != nil:
+			q.s.log.Debug("put a question; the other copies answer it", "node", r.node, "err", r.err)
+			q.failed[r.node] = true
+		case r.left && q.s.view.Load().base != q.v.base:
+			return nil, errLeft
+		case r.left:
+			q.failed[r.node] = true // it has not heard of the ring yet
+		default:
+			out[r.node] = r
+		}
+	}
+	return out, nil
+}
+
+// askNode collects the answer of one node.
+func (q *inquiry) askNode(ctx context.Context, r *reply, req *ringpb.AskRequest) error {
+	size := 0
+	done := false
+	take := func(c *ringpb.Verdicts) error {
+		n := len(c.Places)
+		if done || len(c.Hits) != n*q.a.judge.Width() || req.Versions && (len(c.Names) != n || len(c.Clocks) != n || len(c.Nodes) != n || len(c.Flags) != n) {
+			return fmt.Errorf("answer of %s: %w", r.node, ErrCorrupt)
+		}
+		size += len(c.Hits) + 32*n
+		for _, place := range c.Places {
+			size += len(place)
+		}
+		if size > q.s.opts.MaxList {
+			return fmt.Errorf("answer of more than %d bytes: %w", q.s.opts.MaxList, ErrTooLarge)
+		}
+		for _, x := range c.Cells {
+			r.sums[int(x.Partition)] = sumOf{sum: x.Sum, count: int64(x.Count)}
+		}
+		r.held = append(r.held, c.Held...)
+		if n > 0 {
+			r.chunks = append(r.chunks, c)
+		}
+		done, r.left = c.Done, c.Left
+		return nil
+	}
+	if r.node == q.s.self {
+		return q.s.answer(ctx, req, take)
+	}
+	client, err := q.s.client(r.node)
+	if err != nil {
+		return err
+	}
+	ctx, watch := q.s.whileAlive(ctx, r.node)
+	defer watch.end()
+	stream, err := client.Ask(ctx, req)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", r.node, err)
+	}
+	for {
+		c, err := stream.Recv()
+		watch.heard()
+		if errors.Is(err, io.EOF) && done {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("ask %s: %w", r.node, err)
+		}
+		q.s.clock.observe(c.Clock)
+		if err := take(c); err != nil {
+			return err
+		}
+	}
+}
+
+// watch ends a context when a node goes away or says nothing for ReadTimeout.
+type watch struct {
+	cancel context.CancelFunc
+	words  chan struct{}
+	over   chan struct{}
+}
+
+func (s *Store) whileAlive(ctx context.Context, node string) (context.Context, *watch) {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watch{cancel: cancel, words: make(chan struct{}, 1), over: make(chan struct{})}
+	go func() {
+		defer close(w.over)
+		defer cancel()
+		look := time.NewTicker(s.opts.LookAgain)
+		defer look.Stop()
+		last := time.Now()
+		for s.alive(node) && time.Since(last) < s.opts.ReadTimeout {
+			select {
+			case <-ctx.Done():
+				return
+			case <-w.words:
+				last = time.Now()
+			case <-look.C:
+			}
+		}
+	}()
+	return ctx, w
+}
+
+// heard tells that the node said something.
+func (w *watch) heard() {
+	select {
+	case w.words <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watch) end() {
+	w.cancel()
+	<-w.over
+}
+
+// askByScan answers a question by reading all records here: some master is too old to judge.
+func (s *Store) askByScan(ctx context.Context, a *asked, places []string, fn func(place string, hits []byte)) (Coverage, error) {
+	hits := make([]byte, a.judge.Width())
+	var cover Coverage
+	for n, name := range a.names {
+		keys := a.keys(n)
+		c, err := s.Scan(ctx, a.space, name, func(r Record) error {
+			if r.Name != name || len(places) > 0 && !slices.Contains(places, r.Place) {
+				return nil
+			}
+			row := s.rowOf(a, n, &r, keys)
+			if a.hit(n, &row, keys, hits); anyBit(hits) {
+				fn(strings.Clone(r.Place), slices.Clone(hits))
+			}
+			if err := a.judge.Err(); err != nil {
+				return fmt.Errorf("%w: %w", ErrTooCostly, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return c, fmt.Errorf("ask: %w", err)
+		}
+		cover = Coverage{Partitions: c.Partitions, Incomplete: max(cover.Incomplete, c.Incomplete)}
+	}
+	return cover, nil
+}

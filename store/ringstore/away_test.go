@@ -1,0 +1,130 @@
+package ringstore
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// What was deleted while a master was away for longer than tombstones live does not come back with it, and what was not
+// deleted is there, on it too.
+func TestDeletedStaysDeletedWhenAMasterComesBackLate(t *testing.T) {
+	t.Parallel()
+	k := newKit(t)
+	k.opts.TombstoneFor = 72 * time.Hour
+	k.setRing("a", "b", "c")
+	for _, n := range []string{"a", "b", "c"} {
+		k.start(n)
+	}
+	k.settled()
+	ctx := ctxFor(t)
+	key := func(n int) Key { return Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"} }
+	for n := range 60 {
+		if err := k.store("a").Put(ctx, key(n), []byte("v"), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.settled()
+	k.now.add(2 * contactEvery)
+	eventually(t, "contact is noted", func() error {
+		if b, err := k.store("c").disk.meta(contactMeta); err != nil || b == nil {
+			return fmt.Errorf("%v, %v", b, err)
+		}
+		return nil
+	})
+	k.node("c").kill()
+	for n := range 30 {
+		if err := k.store("a").Delete(ctx, key(n).Space, key(n).Place, key(n).Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.now.add(80 * time.Hour)
+	eventually(t, "the tombstones are gone", func() error {
+		for _, name := range []string{"a", "b"} {
+			if _, found, err := k.store(name).disk.get(key(7), k.store(name).partitionOf(key(7))); err != nil || found {
+				return fmt.Errorf("%s: %v, %v", name, found, err)
+			}
+			if len(k.store(name).lackers()) == 0 {
+				return errors.New("nobody is noted")
+			}
+		}
+		return nil
+	})
+	c := k.start("c")
+	look := func() {
+		t.Helper()
+		for n := range 60 {
+			for _, name := range []string{"a", "b", "c"} {
+				if _, found, err := k.store(name).Get(ctx, key(n)); err != nil || found != (n >= 30) {
+					t.Fatalf("p%d by %s: %v, %v", n, name, found, err)
+				}
+			}
+		}
+	}
+	look()
+	eventually(t, "it is filled anew", func() error {
+		for n := 30; n < 60; n++ {
+			if c.store.stale.Load() || c.store.refilling.Load() || c.store.view.Load() == nil || !c.holds(key(n)) {
+				return fmt.Errorf("p%d is not there", n)
+			}
+		}
+		if len(k.store("a").lackers())+len(k.store("b").lackers()) > 0 {
+			return errors.New("it is still noted")
+		}
+		return nil
+	})
+	k.settled()
+	look()
+	for n := range 30 {
+		if c.holds(key(n)) {
+			t.Errorf("p%d is back on its disk", n)
+		}
+	}
+}
+
+// Masters that were all down for long have nothing to forget: they keep what they have.
+func TestAllDownForLongKeepEverything(t *testing.T) {
+	t.Parallel()
+	names := []string{"a", "b", "c"}
+	k := newKit(t, names...)
+	k.settled()
+	ctx := ctxFor(t)
+	for n := range 40 {
+		if err := k.store("a").Put(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}, []byte("v"), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.settled()
+	k.now.add(2 * contactEvery)
+	eventually(t, "contact is noted", func() error {
+		for _, n := range names {
+			if b, err := k.store(n).disk.meta(contactMeta); err != nil || b == nil {
+				return fmt.Errorf("%v, %v", b, err)
+			}
+		}
+		return nil
+	})
+	for _, n := range names {
+		k.node(n).kill()
+	}
+	k.now.add(2000 * time.Hour)
+	for _, n := range names {
+		if !k.start(n).store.stale.Load() && n == "a" {
+			t.Error("a start after so long is taken for an ordinary one")
+		}
+	}
+	eventually(t, "nobody suspects itself", func() error {
+		for _, n := range names {
+			if k.store(n).stale.Load() || k.store(n).refilling.Load() {
+				return errors.New(n)
+			}
+		}
+		return nil
+	})
+	for n := range 40 {
+		if _, found, err := k.store("c").Get(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}); err != nil || !found {
+			t.Fatalf("p%d: %v, %v", n, found, err)
+		}
+	}
+}

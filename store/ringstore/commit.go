@@ -1,0 +1,516 @@
+package ringstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// change is one record to be merged into this disk, or to be held for others.
+type change struct {
+	rec     Record
+	owed    []string // owners that still need a copy from here
+	standIn bool     // this master is no owner: keep a copy for those in owed only
+	under   bool     // written on fewer than the write quorum
+}
+
+// kept tells that a change lost against a record that was there.
+type kept struct {
+	index   int
+	version Version
+	flags   uint8
+}
+
+// task is what the committer does at once: changes of one write, or a function of the store itself.
+type task struct {
+	epoch   uint64 // ring of the writer; 0: not checked
+	changes []change
+	run     func(b *pebble.Batch, g *group) error // instead of changes; what it adds to b is durable when done is called
+
+	// done is called once, by another goroutine, when the changes are on stable storage or err is set.
+	// It must not block.
+	done func(*task)
+
+	kept  []kept
+	stale uint64 // not 0: refused, this store's epoch
+	err   error
+}
+
+func (t *task) size() int {
+	n := 0
+	for i := range t.changes {
+		n += len(t.changes[i].rec.Value) + len(t.changes[i].rec.Name) + len(t.changes[i].rec.Place) + 64
+	}
+	return n
+}
+
+// Bounds of one group commit.
+const (
+	groupTasks = 512
+	groupBytes = 4 << 20
+)
+
+// committer is the only writer of the disk. It takes all tasks that wait, merges them in one Pebble batch and hands
+// that to the syncer, so that the next group is merged while the log is being synced: one fsync for many writes, and
+// read-merge-write without locks.
+type committer struct {
+	disk  *disk
+	cells *cells
+	owed  *owed
+	parts *parts
+	met   *metrics
+	width time.Duration
+	room  func() error // an error while the disk takes no more records
+
+	queue  chan *task
+	synced chan *group
+	swaps  chan func()    // run between two groups, when what was written before is synced
+	queued sync.WaitGroup // groups on their way through the syncer
+	stop   chan struct{}  // closed: nobody waits for room any more
+	last   chan struct{}  // closed: nothing comes into the queue any more
+	once   sync.Once
+	wg     sync.WaitGroup
+
+	gate   sync.RWMutex // read-held while a task is queued
+	closed bool         // under gate
+
+	kept  bool   // committer goroutine only: the digests are on disk, and each batch keeps them so
+	floor uint64 // committer goroutine only: writes of older epochs are refused
+}
+
+// group is one Pebble batch with the tasks that wait for it.
+type group struct {
+	batch   *pebble.Batch
+	tasks   []*task
+	deltas  []delta
+	changed []changedRecord // of watched spaces
+	hints   []hintDelta
+	overlay map[string][]byte // what the batch will put under a key; nil: removed
+	reader  *pebble.Iterator  // over what earlier groups wrote; made when first needed
+	dropped []uint64          // buckets
+	after   []func()          // run once the batch is visible
+	waits   bool
+
+	dropsHints bool // the batch removes hints by range: no hint may come after it in this group
+	tallied    bool // the batch puts all digests on disk
+	closed     bool // the batch removes records by range: nothing may come after it in this group
+}
+
+func startCommitter(d *disk, c *cells, o *owed, p *parts, met *metrics, opts Options, floor uint64, kept bool) *committer {
+	k := &committer{
+		disk: d, cells: c, owed: o, parts: p, met: met, width: opts.BucketWidth, room: opts.Room,
+		queue: make(chan *task, opts.WriteQueue), synced: make(chan *group, 4), swaps: make(chan func()), stop: make(chan struct{}),
+		last: make(chan struct{}), floor: floor, kept: kept,
+	}
+	k.wg.Add(2)
+	go k.merge()
+	go k.sync()
+	return k
+}
+
+// close refuses new tasks, finishes those that wait, and returns when all are durable.
+func (k *committer) close() {
+	k.once.Do(func() {
+		close(k.stop)
+		k.gate.Lock()
+		k.closed = true
+		k.gate.Unlock()
+		close(k.last)
+	})
+	k.wg.Wait()
+}
+
+// admit refuses records while the disk is almost full. Deleting goes on, and so does the store's own housekeeping.
+func (k *committer) admit(t *task) error {
+	if len(t.changes) == 0 || !slices.ContainsFunc(t.changes, func(c change) bool { return !c.rec.deleted() }) {
+		return nil
+	}
+	if err := k.room(); err != nil {
+		k.met.refused.WithLabelValues("disk").Inc()
+		return err
+	}
+	return nil
+}
+
+// submit queues a task, waiting for its turn; t.done is called unless an error is returned.
+func (k *committer) submit(ctx context.Context, t *task) error {
+	if err := k.admit(t); err != nil {
+		return err
+	}
+	k.gate.RLock()
+	defer k.gate.RUnlock()
+	if k.closed {
+		return ErrClosed
+	}
+	select {
+	case k.queue <- t:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-k.stop:
+		return ErrClosed
+	}
+}
+
+// try queues a task if there is a place at once.
+func (k *committer) try(t *task) bool {
+	if k.admit(t) != nil {
+		return false
+	}
+	k.gate.RLock()
+	defer k.gate.RUnlock()
+	if k.closed {
+		return false
+	}
+	select {
+	case k.queue <- t:
+		return true
+	default:
+		return false
+	}
+}
+
+// do queues a task and waits until it is durable.
+func (k *committer) do(ctx context.Context, t *task) error {
+	done := make(chan struct{})
+	t.done = func(*task) { close(done) }
+	if err := k.submit(ctx, t); err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		return t.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (k *committer) merge() {
+	defer k.wg.Done()
+	defer close(k.synced)
+	for {
+		var first *task
+		select {
+		case first = <-k.queue:
+		case f := <-k.swaps:
+			k.queued.Wait()
+			f()
+			continue
+		case <-k.last:
+			select {
+			case first = <-k.queue:
+			default:
+				return
+			}
+		}
+		k.queued.Add(1)
+		k.synced <- k.collect(first)
+	}
+}
+
+// collect makes one group of the task and all that wait behind it.
+func (k *committer) collect(first *task) *group {
+	g := &group{batch: k.disk.db.NewBatch(), overlay: map[string][]byte{}}
+	for t, bytes := first, 0; ; {
+		g.tasks = append(g.tasks, t)
+		bytes += t.size()
+		t.err = k.add(g, t)
+		if g.closed || g.dropsHints || len(g.tasks) >= groupTasks || bytes >= groupBytes {
+			break
+		}
+		select {
+		case t = <-k.queue:
+			continue
+		default:
+		}
+		break
+	}
+	if g.reader != nil {
+		if err := g.reader.Close(); err != nil {
+			g.fail(fmt.Errorf("read record: %w", err))
+		}
+	}
+	if err := k.tally(g); err != nil {
+		g.fail(fmt.Errorf("note digests: %w", err))
+		return g
+	}
+	if !g.batch.Empty() {
+		if err := k.disk.db.ApplyNoSyncWait(g.batch, pebble.Sync); err != nil {
+			g.fail(fmt.Errorf("commit records: %w", err))
+			return g
+		}
+		g.waits = true
+	}
+	k.parts.note(g.changed)
+	k.cells.apply(g.deltas)
+	k.owed.apply(g.hints)
+	for _, b := range g.dropped {
+		k.disk.dropBucket(b)
+	}
+	for _, f := range g.after {
+		f()
+	}
+	return g
+}
+
+func (g *group) fail(err error) {
+	for _, t := range g.tasks {
+		t.err = errors.Join(t.err, err)
+	}
+}
+
+// sync waits for each group in turn, so a task that only saw what an earlier group wrote is not answered before that.
+func (k *committer) sync() {
+	defer k.wg.Done()
+	for g := range k.synced {
+		if g.waits {
+			begin := time.Now()
+			if err := g.batch.SyncWait(); err != nil {
+				g.fail(fmt.Errorf("sync records: %w", err))
+			}
+			k.met.syncSeconds.Observe(time.Since(begin).Seconds())
+			k.met.groupTasks.Observe(float64(len(g.tasks)))
+		}
+		if err := g.batch.Close(); err != nil {
+			g.fail(fmt.Errorf("commit records: %w", err))
+		}
+		for _, t := range g.tasks {
+			t.done(t)
+		}
+		k.queued.Done()
+	}
+}
+
+// add merges one task into the group.
+func (k *committer) add(g *group, t *task) error {
+	if t.run != nil {
+		return t.run(g.batch, g)
+	}
+	if t.epoch != 0 && t.epoch < k.floor {
+		t.stale = k.floor
+		return nil
+	}
+	for i := range t.changes {
+		c := &t.changes[i]
+		if c.standIn {
+			if err := k.hold(g, c); err != nil {
+				return err
+			}
+			continue
+		}
+		lost, err := k.mergeRecord(g, &c.rec)
+		if err != nil {
+			return err
+		}
+		if lost != nil {
+			lost.index = i
+			t.kept = append(t.kept, *lost)
+		}
+		for _, node := range c.owed {
+			if err := k.owe(g, node, c, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// current returns a copy of what is under key, the group's own changes included; nil if nothing is.
+func (k *committer) current(g *group, key []byte) ([]byte, error) {
+	if v, ok := g.overlay[string(key)]; ok {
+		return v, nil
+	}
+	return k.disk.value(key)
+}
+
+func (k *committer) home(r *Record) uint64 {
+	if r.deleted() {
+		return never
+	}
+	return bucketEnd(unixSeconds(r.Expires), k.width)
+}
+
+// mergeRecord puts r where it belongs unless what is there wins; then it tells so.
+func (k *committer) mergeRecord(g *group, r *Record) (*kept, error) {
+	if r.expired(k.disk.now()) {
+		return nil, nil
+	}
+	home := k.home(r)
+	look := []uint64{home}
+	if !r.exact() || r.deleted() {
+		look = k.disk.live()
+	}
+	type found struct {
+		bucket uint64
+		head   header
+		size   int
+	}
+	var there []found
+	homeLooked := false
+	var buf [256]byte
+	for i := 0; i <= len(look); i++ {
+		b := home
+		if i < len(look) {
+			b = look[i]
+		} else if homeLooked {
+			break
+		}
+		homeLooked = homeLooked || b == home
+		key := appendRecordKey(buf[:0], b, r.Key, r.partition)
+		v, size, err := k.head(g, key)
+		if err != nil {
+			return nil, err
+		}
+		if v == nil {
+			continue
+		}
+		h, err := parseHeader(v)
+		if err != nil {
+			return nil, err
+		}
+		if h.expires != 0 && k.disk.now().Unix() >= h.expires && h.flags&flagDeleted == 0 {
+			// Gone already, although its bucket is not: it neither wins nor is seen.
+			there = append(there, found{b, h, size})
+			continue
+		}
+		if h.version == r.Version {
+			return nil, nil // a repetition
+		}
+		if wins(h.flags, h.version, r.flags, r.Version) {
+			return &kept{version: h.version, flags: h.flags}, nil
+		}
+		there = append(there, found{b, h, size})
+	}
+	var deltas []delta
+	for _, f := range there {
+		deltas = append(deltas, delta{k.cellOf(f.bucket, r), cell{sum: sum(r.Place, r.Name, f.head.version), count: -1, bytes: -int64(f.size)}})
+		if f.bucket == home {
+			continue
+		}
+		key := appendRecordKey(nil, f.bucket, r.Key, r.partition)
+		if err := g.batch.Delete(key, nil); err != nil {
+			return nil, fmt.Errorf("replace record: %w", err)
+		}
+		g.overlay[string(key)] = nil
+	}
+	k.disk.addBucket(home)
+	key := appendRecordKey(nil, home, r.Key, r.partition)
+	value := append(r.header().append(make([]byte, 0, headerLen+len(r.Value))), r.Value...)
+	if err := g.batch.Set(key, value, nil); err != nil {
+		return nil, fmt.Errorf("write record: %w", err)
+	}
+	g.overlay[string(key)] = value
+	if r.deleted() && !r.Expires.IsZero() {
+		if err := g.batch.Set(tombKey(bucketEnd(r.Expires.Unix(), k.width), key), nil, nil); err != nil {
+			return nil, fmt.Errorf("write tombstone: %w", err)
+		}
+	}
+	if k.parts.watches(r.Space) {
+		g.changed = append(g.changed, changedRecord{tableID{r.Space, r.Name, r.partition}, r.Place})
+	}
+	g.deltas = append(g.deltas, deltas...)
+	g.deltas = append(g.deltas, delta{k.cellOf(home, r), cell{sum(r.Place, r.Name, r.Version), 1, int64(len(key) + len(value)), r.Version.Clock}})
+	return nil, nil
+}
+
+func (k *committer) cellOf(bucket uint64, r *Record) cellID {
+	return cellID{bucket: bucket, space: r.Space, partition: uint16(r.partition)}
+}
+
+// head returns the header under key, nil if there is none, and the whole size of key and value. It is valid until the next
+// call. Most keys are new, so the search goes by the bloom filters of all levels: Pebble's Get leaves out those of the last
+// level, where nearly all records lie, and reads a block of records there for nothing.
+func (k *committer) head(g *group, key []byte) ([]byte, int, error) {
+	if v, ok := g.overlay[string(key)]; ok {
+		return v, len(key) + len(v), nil
+	}
+	if g.reader == nil {
+		it, err := k.disk.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
+		if err != nil {
+			return nil, 0, fmt.Errorf("read record: %w", err)
+		}
+		g.reader = it
+	}
+	if !g.reader.SeekPrefixGE(key) {
+		if err := g.reader.Error(); err != nil {
+			return nil, 0, fmt.Errorf("read record: %w", err)
+		}
+		return nil, 0, nil
+	}
+	v, err := g.reader.ValueAndErr()
+	if err != nil {
+		return nil, 0, fmt.Errorf("read record: %w", err)
+	}
+	return v[:min(len(v), headerLen)], len(key) + len(v), nil
+}
+
+// hold keeps a copy for owners that are away.
+func (k *committer) hold(g *group, c *change) error {
+	if c.rec.expired(k.disk.now()) {
+		return nil
+	}
+	value := append(c.rec.header().append(make([]byte, 0, headerLen+len(c.rec.Value))), c.rec.Value...)
+	for _, node := range c.owed {
+		if err := k.owe(g, node, c, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Flags of a hint, its first byte.
+const (
+	hintCopy  = 1 // the record follows; else it is in this store's own records
+	hintUnder = 2
+)
+
+// owe notes that node needs the record from here; copy is the record where this master is no owner.
+func (k *committer) owe(g *group, node string, c *change, copy []byte) error {
+	key := hintKey(node, c.rec.Key, c.rec.partition)
+	old, err := k.current(g, key)
+	if err != nil {
+		return err
+	}
+	var flags byte
+	if c.under {
+		flags |= hintUnder
+	}
+	if copy != nil {
+		flags |= hintCopy
+		if old != nil && old[0]&hintCopy != 0 {
+			h, err := parseHeader(old[1:])
+			if err != nil {
+				return err
+			}
+			if h.version == c.rec.Version || wins(h.flags, h.version, c.rec.flags, c.rec.Version) {
+				return nil
+			}
+		}
+	} else if old != nil {
+		if old[0]&hintCopy != 0 || old[0] == flags {
+			return nil
+		}
+	}
+	value := append([]byte{flags}, copy...)
+	if err := g.batch.Set(key, value, nil); err != nil {
+		return fmt.Errorf("note a debt: %w", err)
+	}
+	g.overlay[string(key)] = value
+	g.hints = append(g.hints, hintDelta{node: node, partition: c.rec.partition, old: old, new: value})
+	if !k.owed.has(node) {
+		since := binary.BigEndian.AppendUint64(nil, uint64(k.disk.now().Unix()))
+		if _, done := g.overlay[string(sinceKey(node))]; !done {
+			if err := g.batch.Set(sinceKey(node), since, nil); err != nil {
+				return fmt.Errorf("note a debt: %w", err)
+			}
+			g.overlay[string(sinceKey(node))] = since
+		}
+	}
+	return nil
+}

@@ -1,0 +1,295 @@
+package ringstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// lines is a log that can be read.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// damage changes a bit in the middle, and one at the start, of every file of dir whose name matches, or takes it away.
+func damage(t *testing.T, dir, pattern string, gone bool) (names []string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no %s in %s: %v", pattern, dir, err)
+	}
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gone {
+			if err := os.Remove(name); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		b[0] ^= 1
+		b[len(b)/2] ^= 1
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
+}
+
+// A store whose files are damaged is moved aside and filled from the others, at the start or while it runs. Reads and
+// writes go on by every member, and the log names the file.
+func TestDamagedStoreIsFilledAnew(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, pattern string
+		gone          bool
+		running       bool // found while it runs, by reading all records
+	}{
+		{"flipped bit in a table", "*.sst", false, false}, {"missing table", "*.sst", true, false}, {"garbage for a manifest", "MANIFEST-*", false, false},
+		{"flipped bit while it runs", "*.sst", false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			k := newKit(t, "a", "b", "c")
+			k.settled()
+			ctx := ctxFor(t)
+			var keys []Key
+			for n := range 300 {
+				key := Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}
+				keys = append(keys, key)
+				if err := k.store("a").Put(ctx, key, []byte(strings.Repeat(key.Place, 1000)), time.Time{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			k.settled()
+			n := k.node("c")
+			if err := n.store.disk.db.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			n.kill()
+			log := &lines{}
+			n.log = slog.New(slog.NewTextHandler(log, nil))
+			k.opts.CacheBytes = 1 // what is read comes from the files
+			var files []string
+			if c.running {
+				k.start("c")
+				k.settled()
+				err := error(nil)
+				for range 20 { // a table that is being compacted is not read again
+					if files = damage(t, n.dir, c.pattern, c.gone); len(files) > 0 {
+						err = n.store.scrub(ctx)
+					}
+					if err != nil {
+						break
+					}
+				}
+				if err == nil {
+					t.Error("reading all records found nothing")
+				}
+			} else {
+				files = damage(t, n.dir, c.pattern, c.gone)
+				k.start("c")
+			}
+			for _, key := range keys {
+				for _, name := range []string{"a", "c"} {
+					if got, found, err := k.store(name).Get(ctx, key); err != nil || !found || string(got.Value) != strings.Repeat(key.Place, 1000) {
+						t.Fatalf("%v by %s: %v, %v", key, name, found, err)
+					}
+				}
+			}
+			eventually(t, "the damaged store is filled anew", func() error {
+				if n.store.refilling.Load() {
+					return errors.New("it is being filled")
+				}
+				for _, key := range keys {
+					if _, ok, err := n.store.disk.get(key, n.store.partitionOf(key)); err != nil || !ok {
+						return fmt.Errorf("%v is there %v, %v", key, ok, err)
+					}
+				}
+				return nil
+			})
+			k.settled()
+			if got := log.String(); !strings.Contains(got, "damaged") || !containsOne(got, files) {
+				t.Errorf("the log names none of %v:\n%s", files, got)
+			}
+			if aside, _ := filepath.Glob(n.dir + ".damaged-*"); len(aside) != 1 {
+				t.Errorf("moved aside: %v", aside)
+			}
+			seen := 0
+			cover, err := n.store.Scan(ctx, SpaceJobs, "", func(Record) error { seen++; return nil })
+			if err != nil || !cover.Complete() || seen != len(keys) {
+				t.Errorf("scan: %d of %d, %v, %v", seen, len(keys), cover, err)
+			}
+			n.kill()
+			k.start("c")
+			if n.store.refilling.Load() || !n.holds(keys[7]) {
+				t.Error("after another start it is filled again, or lacks records")
+			}
+		})
+	}
+}
+
+func containsOne(text string, names []string) bool {
+	for _, n := range names {
+		if strings.Contains(text, strings.TrimSuffix(filepath.Base(n), ".sst")) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Store) partitionOf(k Key) int {
+	if v := s.view.Load(); v != nil {
+		return v.latest().Partition(k.Place)
+	}
+	return 0
+}
+
+// While a store is filled anew it does not count as an owner: what it had lost is not taken for missing.
+func TestRefillingStoreIsNoWitness(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "a", "b", "c")
+	k.settled()
+	ctx := ctxFor(t)
+	key := Key{SpaceMinions, "p", "n"}
+	if err := k.store("a").Put(ctx, key, []byte("v"), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	k.settled()
+	// Acknowledged by a and b; c never got it, and now b has lost it.
+	lose := func(name string) {
+		s := k.store(name)
+		p := s.partitionOf(key)
+		err := s.commit.do(ctx, &task{run: func(b *pebble.Batch, _ *group) error {
+			return b.Delete(appendRecordKey(nil, never, key, p), nil)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	lose("b")
+	lose("c")
+	k.store("b").refilling.Store(true)
+	for range 50 {
+		if _, found, err := k.store("c").Get(ctx, key); err != nil || !found {
+			t.Fatalf("read while b is filled: %v, %v", found, err)
+		}
+	}
+}
+
+// The last record of the log may be cut off at any byte: what came before it is there, and the store opens.
+func TestTornLog(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := Open(dir, newAlone(), Options{}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := ctxFor(t)
+	put := func(n int) {
+		if err := s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}, []byte("value"), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 5 {
+		put(n)
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("logs: %v, %v", logs, err)
+	}
+	log := logs[len(logs)-1]
+	before, err := os.Stat(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(5)
+	kept := t.TempDir()
+	if err := os.CopyFS(kept, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(filepath.Join(kept, filepath.Base(log)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := int(before.Size()); cut <= len(whole); cut++ {
+		at := filepath.Join(t.TempDir(), "ring")
+		if err := os.CopyFS(at, os.DirFS(kept)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(at, filepath.Base(log)), whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(at, newAlone(), Options{}, nil, nil)
+		if err != nil {
+			t.Fatalf("cut at byte %d of %d: %v", cut, len(whole), err)
+		}
+		if s.refilling.Load() {
+			t.Errorf("cut at byte %d of %d: it is taken for damage", cut, len(whole))
+		}
+		for n := range 5 {
+			if _, found, err := s.Get(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}); err != nil || !found {
+				t.Errorf("cut at byte %d of %d: p%d is found %v, %v", cut, len(whole), n, found, err)
+			}
+		}
+		<-s.cells.ready
+		sameCells(t, fmt.Sprintf("cut at byte %d", cut), s.cells.all(), counted(t, s))
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Reading all records finds those that are gone without a trace, and comparing brings them back.
+func TestScrubFindsWhatIsGone(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "a", "b", "c")
+	k.settled()
+	ctx := ctxFor(t)
+	key := Key{SpaceMinions, "p", "n"}
+	if err := k.store("a").Put(ctx, key, []byte("v"), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	k.settled()
+	s := k.store("b")
+	if err := s.disk.db.Delete(appendRecordKey(nil, never, key, s.partitionOf(key)), pebble.Sync); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.scrub(ctx); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the record is back", func() error {
+		if !k.node("b").holds(key) {
+			return errors.New("it is not there")
+		}
+		return nil
+	})
+	sameCells(t, "after that", s.cells.all(), counted(t, s))
+}

@@ -1,0 +1,440 @@
+package ringstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"clustermaster/store/ringstore/ringpb"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Compiler knows the questions that can be put about the records of one space. It is safe for concurrent use.
+type Compiler interface {
+	// Compile reads a question, which may come from another master.
+	Compile(question []byte) (Judge, error)
+	// Parts finds the parts of a record's value that keys name, in parts[keys[key]]. Parts that are not there stay as they are.
+	Parts(value []byte, keys map[string]int, parts []Part) error
+}
+
+// Judge is one question ready to be put. It is used by one goroutine.
+type Judge interface {
+	// Looks are what the question reads of the records of a place.
+	Looks() []Look
+	// Width is the number of bytes of hits.
+	Width() int
+	// Hit adds to hits what holds for a record by what one look reads in it.
+	Hit(look int, p Part, hits []byte)
+	// Err is not nil once the question has cost too much; hits count for nothing then.
+	Err() error
+}
+
+// Look names a part of a record.
+type Look struct {
+	Name  string // of the record
+	Key   string // of the part, see Compiler.Parts
+	Whole bool   // the whole value
+}
+
+// Part is what a look reads in one record.
+type Part struct {
+	Text  string
+	Found bool
+}
+
+// Bounds of one question.
+const (
+	maxQuestion = 2 << 20 // bytes of the question
+	maxPlaces   = 1024    // asked about by name
+)
+
+var (
+	// ErrTooCostly refuses a question on which a judge worked too long.
+	ErrTooCostly = errors.New("question that takes too much work")
+
+	errQuestion = errors.New("question that no master of ours puts")
+	errOldPeer  = errors.New("that master does not know questions yet")
+)
+
+// codeTooCostly is how ErrTooCostly travels.
+const codeTooCostly = codes.OutOfRange
+
+// flushEvery is the longest silence of a master that judges: the asker gives up on one that says nothing.
+const flushEvery = time.Second
+
+// verdict is what a question found in one record.
+type verdict struct {
+	place string
+	name  int // which of the names that the question looks at
+	head  header
+	hits  []byte // valid until the next verdict
+}
+
+// asked is a question at work on this master.
+type asked struct {
+	space      Space
+	partitions []int
+	places     []string
+	versions   bool
+	compiler   Compiler
+	judge      Judge
+	names      []string // of the records that the looks read
+	looks      [][]int  // by name
+}
+
+func (s *Store) compile(space Space, question []byte) (*asked, error) {
+	if len(question) > maxQuestion {
+		return nil, fmt.Errorf("question of %d bytes, at most %d: %w", len(question), maxQuestion, ErrTooLarge)
+	}
+	a := &asked{space: space, compiler: s.opts.Compilers[space]}
+	if a.compiler == nil {
+		return nil, fmt.Errorf("about space %d: %w", space, errQuestion)
+	}
+	var err error
+	if a.judge, err = a.compiler.Compile(question); err != nil {
+		return nil, fmt.Errorf("%w: %w", errQuestion, err)
+	}
+	for i, l := range a.judge.Looks() {
+		n := slices.Index(a.names, l.Name)
+		if n < 0 {
+			n = len(a.names)
+			a.names = append(a.names, l.Name)
+			a.looks = append(a.looks, nil)
+		}
+		a.looks[n] = append(a.looks[n], i)
+	}
+	return a, nil
+}
+
+// Ask answers another master.
+func (v *server) Ask(req *ringpb.AskRequest, stream grpc.ServerStreamingServer[ringpb.Verdicts]) error {
+	if !v.enter(stream.Context()) {
+		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
+	}
+	defer v.leave()
+	v.s.clock.observe(req.Clock)
+	if req.Epoch > v.s.knownEpoch(stream.Context()) {
+		v.s.wake()
+	}
+	err := v.s.answer(stream.Context(), req, stream.Send)
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		return v.refuse(codes.InvalidArgument, "too_large", err)
+	case errors.Is(err, errQuestion):
+		return v.refuse(codes.InvalidArgument, "garbage", err)
+	case errors.Is(err, errRefilling):
+		return v.refuse(codes.Unavailable, "refilling", err)
+	case errors.Is(err, ErrTooCostly):
+		return v.refuse(codeTooCostly, "too_costly", err)
+	case errors.Is(err, ErrClosed):
+		return v.refuse(codes.Unavailable, "closing", err)
+	case stream.Context().Err() != nil:
+		return status.FromContextError(stream.Context().Err()).Err()
+	}
+	return err
+}
+
+// answer judges what is on this disk and sends verdicts in chunks, for another master or this one. Digests are taken before
+// anything is judged, so a verdict never stands on less than they say.
+func (s *Store) answer(ctx context.Context, req *ringpb.AskRequest, send func(*ringpb.Verdicts) error) error {
+	if len(req.Partitions) > maxShapePartitions || len(req.Places) > maxPlaces {
+		return fmt.Errorf("question about %d partitions and %d places: %w", len(req.Partitions), len(req.Places), ErrTooLarge)
+	}
+	a, err := s.compile(Space(req.Space), req.Question)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-s.cells.ready:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closed:
+		return ErrClosed
+	}
+	if s.refilling.Load() || s.stale.Load() {
+		return errRefilling
+	}
+	a.versions = req.Versions
+	v := s.view.Load()
+	if v == nil {
+		return ErrNotReady
+	}
+	for p := range partitionSet(req.Partitions) {
+		if p < v.latest().Partitions() {
+			a.partitions = append(a.partitions, p)
+		}
+	}
+	slices.Sort(a.partitions)
+	for _, place := range req.Places {
+		if len(place) > MaxPlace {
+			return fmt.Errorf("place of %d bytes: %w", len(place), ErrTooLarge)
+		}
+		a.places = append(a.places, string(place))
+	}
+
+	first := &ringpb.Verdicts{Clock: s.clock.read(), Judging: true}
+	for p := range s.owed.heldPartitions() {
+		first.Held = append(first.Held, uint32(p))
+	}
+	if !a.versions {
+		for p, x := range s.cells.sums(a.space, v.latest().Partitions(), s.disk.live(), s.past()) {
+			if x.count != 0 || x.sum != 0 {
+				first.Cells = append(first.Cells, &ringpb.Cell{Space: req.Space, Partition: uint32(p), Sum: x.sum, Count: uint64(x.count)})
+			}
+		}
+	}
+	if err := send(first); err != nil {
+		return err
+	}
+	out := &chunks{s: s, versions: a.versions, send: send, chunk: &ringpb.Verdicts{}, at: time.Now()}
+	if err := s.judge(ctx, a, out.add); err != nil {
+		return err
+	}
+	// A master drops records of partitions that are not its own any more only after it has left the ring by which they were.
+	left := true
+	if v := s.view.Load(); v != nil && v.ring(req.Base) != nil {
+		left = false
+	}
+	out.chunk.Done, out.chunk.Left = true, left
+	return out.flush()
+}
+
+// chunks collects verdicts into messages.
+type chunks struct {
+	s        *Store
+	versions bool
+	send     func(*ringpb.Verdicts) error
+	chunk    *ringpb.Verdicts
+	size     int
+	at       time.Time // of the last flush
+}
+
+func (c *chunks) add(v verdict) error {
+	if v.hits != nil {
+		k := c.chunk
+		k.Places = append(k.Places, []byte(v.place))
+		k.Hits = append(k.Hits, v.hits...)
+		if c.versions {
+			k.Names = append(k.Names, uint32(v.name))
+			k.Clocks = append(k.Clocks, v.head.version.Clock)
+			k.Nodes = append(k.Nodes, v.head.version.Node)
+			k.Flags = append(k.Flags, uint32(v.head.flags))
+		}
+		c.size += len(v.place) + len(v.hits) + 32
+	}
+	if c.size >= messageBytes || time.Since(c.at) > flushEvery {
+		return c.flush()
+	}
+	return nil
+}
+
+func (c *chunks) flush() error {
+	c.chunk.Clock = c.s.clock.read()
+	err := c.send(c.chunk)
+	c.chunk, c.size, c.at = &ringpb.Verdicts{}, 0, time.Now()
+	return err
+}
+
+// judge calls fn with the verdicts on this disk's records: on all that were hit, or with versions on all; a verdict without
+// hits only says that work goes on.
+func (s *Store) judge(ctx context.Context, a *asked, fn func(verdict) error) error {
+	hits := make([]byte, a.judge.Width())
+	now := s.opts.Now()
+	for _, p := range a.partitions {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for n := range a.names {
+			list, keys, err := s.rowsFor(a, n, p)
+			if err != nil {
+				return err
+			}
+			for i := range list {
+				r := &list[i]
+				if r.expired(now) || !a.versions && r.deleted() {
+					continue
+				}
+				a.hit(n, r, keys, hits)
+				if err := a.judge.Err(); err != nil {
+					return fmt.Errorf("%w: %w", ErrTooCostly, err)
+				}
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if !a.versions && !anyBit(hits) {
+					continue
+				}
+				if err := fn(verdict{r.place, n, r.header, hits}); err != nil {
+					return err
+				}
+			}
+		}
+		if a.versions && s.owed.held(p) {
+			if err := s.judgeHeld(a, p, hits, fn); err != nil {
+				return err
+			}
+		}
+		if err := fn(verdict{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hit fills hits with what the looks at one name find in a row, whose parts lie where keys says.
+func (a *asked) hit(name int, r *row, keys map[string]int, hits []byte) {
+	clear(hits)
+	if r.deleted() || r.bad {
+		return
+	}
+	looks := a.judge.Looks()
+	for _, l := range a.looks[name] {
+		p := Part{Text: r.whole, Found: true}
+		if !looks[l].Whole {
+			p = r.parts[keys[looks[l].Key]]
+		}
+		a.judge.Hit(l, p, hits)
+	}
+}
+
+func anyBit(b []byte) bool {
+	for _, x := range b {
+		if x != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeHeld judges the copies in a partition that are held for others.
+func (s *Store) judgeHeld(a *asked, partition int, hits []byte, fn func(verdict) error) error {
+	for _, node := range s.owingNodes() {
+		prefix := binary.BigEndian.AppendUint16(append(hintPrefix(node), byte(a.space)), uint16(partition))
+		err := s.disk.heldIn(span{prefix, after(prefix)}, func(records []Record) error {
+			for i := range records {
+				n := slices.Index(a.names, records[i].Name)
+				if n < 0 || len(a.places) > 0 && !slices.Contains(a.places, records[i].Place) {
+					continue
+				}
+				keys := a.keys(n)
+				r := s.rowOf(a, n, &records[i], keys)
+				a.hit(n, &r, keys, hits)
+				if err := a.judge.Err(); err != nil {
+					return fmt.Errorf("%w: %w", ErrTooCostly, err)
+				}
+				if err := fn(verdict{r.place, n, r.header, hits}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keys numbers the parts that the looks at one name read.
+func (a *asked) keys(name int) map[string]int {
+	keys := map[string]int{}
+	for _, l := range a.looks[name] {
+		if look := a.judge.Looks()[l]; !look.Whole {
+			if _, ok := keys[look.Key]; !ok {
+				keys[look.Key] = len(keys)
+			}
+		}
+	}
+	return keys
+}
+
+// whole reports whether a look at the name needs the whole value.
+func (a *asked) whole(name int) bool {
+	return slices.ContainsFunc(a.looks[name], func(l int) bool { return a.judge.Looks()[l].Whole })
+}
+
+// rowsFor returns the rows of one name in a partition, or of the places asked for, and where their parts lie.
+func (s *Store) rowsFor(a *asked, name, partition int) ([]row, map[string]int, error) {
+	keys := a.keys(name)
+	if len(a.places) > 0 {
+		var list []row
+		for _, place := range a.places {
+			if s.view.Load().latest().Partition(place) != partition {
+				continue
+			}
+			r, found, err := s.disk.get(Key{a.space, place, a.names[name]}, partition)
+			if err != nil {
+				return nil, nil, err
+			}
+			if found {
+				list = append(list, s.rowOf(a, name, &r, keys))
+			}
+		}
+		return list, keys, nil
+	}
+	id := tableID{a.space, a.names[name], partition}
+	if a.whole(name) || !s.parts.use(a.space, a.names[name], keys) {
+		s.parts.trim(a.space, a.names[name], keys)
+		list, err := s.readRows(a, name, id, keys)
+		return list, keys, err
+	}
+	r, err := s.keptRows(a, name, id, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.parts.trim(a.space, a.names[name], keys)
+	return r.list, r.keys, nil
+}
+
+// readRows reads the rows of a name in a partition from the disk, sorted by place.
+func (s *Store) readRows(a *asked, name int, id tableID, keys map[string]int) ([]row, error) {
+	var list []row
+	keep := func(k Key) bool { return k.Name == id.name }
+	err := s.disk.each(s.disk.spans(id.space, []int{id.partition}), pageBytes, false, keep, func(records []Record) error {
+		for i := range records {
+			list = append(list, s.rowOf(a, name, &records[i], keys))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list, byPlace)
+	out := list[:0]
+	for _, r := range list { // a record may have moved to another bucket while they were read
+		if n := len(out); n > 0 && out[n-1].place == r.place {
+			if wins(r.flags, r.version, out[n-1].flags, out[n-1].version) {
+				out[n-1] = r
+			}
+			continue
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// rowOf takes out of a record what the looks at its name read.
+func (s *Store) rowOf(a *asked, name int, r *Record, keys map[string]int) row {
+	out := row{place: r.Place, header: r.header()}
+	if r.deleted() {
+		return out
+	}
+	if a.whole(name) {
+		out.whole = string(r.Value)
+	}
+	out.parts = make([]Part, len(keys))
+	if err := a.compiler.Parts(r.Value, keys, out.parts); err != nil {
+		s.log.Warn("record does not decode; questions leave it out", "place", r.Place, "name", r.Name, "err", err)
+		out.bad = true
+	}
+	return out
+}
+
+func byPlace(a, b row) int { return strings.Compare(a.place, b.place) }

@@ -1,0 +1,203 @@
+package ringstore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"clustermaster/hashring"
+	"clustermaster/store/ringstore/ringpb"
+)
+
+// dies takes a node down that stays a member of the cluster, as one that nobody removes does.
+func (k *kit) dies(name string, rest ...string) {
+	k.t.Helper()
+	k.node(name).kill()
+	k.mu.Lock()
+	k.also = append(k.also, name)
+	k.mu.Unlock()
+	k.setRing(rest...)
+}
+
+// Old rings are given up although a dead master was never removed. When it is back it takes over the rings of the others
+// before it answers by its own: it misses nothing that was written without it.
+func TestDeadMasterKeepsNoRing(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "a", "b", "c", "d")
+	k.settled()
+	ctx := ctxFor(t)
+	put := func(by string, n int, value string) {
+		t.Helper()
+		if err := k.store(by).Put(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}, []byte(value), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 60 {
+		put("a", n, "old")
+	}
+	k.settled()
+	k.dies("d", "a", "b", "c")
+	settles := func(names ...string) {
+		t.Helper()
+		eventually(t, "old rings are given up", func() error {
+			for _, name := range names {
+				if v := k.store(name).view.Load(); !v.settled() || v.base != v.latest() || v.latest().Epoch() != k.epoch {
+					return fmt.Errorf("%s has %d rings, base %d of %d", name, len(v.rings), v.base.Epoch(), v.latest().Epoch())
+				}
+			}
+			return nil
+		})
+	}
+	settles("a", "b", "c")
+	for range 3 { // more changes while it is away
+		k.setRing("a", "b", "c")
+		settles("a", "b", "c")
+	}
+	for n := range 60 {
+		put("b", n, "new")
+	}
+	d := k.start("d")
+	for n := range 60 {
+		got, found, err := d.store.Get(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"})
+		if err != nil || !found || string(got.Value) != "new" {
+			t.Fatalf("p%d by the one that is back: %q, %v, %v", n, got.Value, found, err)
+		}
+	}
+	k.setRing("a", "b", "c", "d")
+	k.settled()
+	seen := 0
+	cover, err := d.store.Scan(ctx, SpaceMinions, "", func(r Record) error {
+		if string(r.Value) != "new" {
+			return fmt.Errorf("%s is %q", r.Place, r.Value)
+		}
+		seen++
+		return nil
+	})
+	if err != nil || !cover.Complete() || seen != 60 {
+		t.Errorf("scan: %d records, %v, %v", seen, cover, err)
+	}
+}
+
+// However many rings a store has seen, it opens.
+func TestManyRingsOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := Open(dir, newAlone(), Options{}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := ctxFor(t)
+	v := &view{}
+	for epoch := range uint64(300) {
+		v.rings = append(v.rings, hashring.New([]string{"m1/a"}, 256, 3, epoch+1))
+	}
+	v.base = v.rings[0]
+	if err := s.setView(ctx, v); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(dir, newAlone(), Options{}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if got := s.view.Load(); len(got.rings) != 300 || got.base.Epoch() != 1 {
+		t.Errorf("%d rings, base %d", len(got.rings), got.base.Epoch())
+	}
+	if err := s.Put(ctx, Key{SpaceJobs, "p", "n"}, nil, time.Time{}); err != nil {
+		t.Errorf("write: %v", err)
+	}
+	reply := &ringpb.StatusReply{Base: 1, Rings: make([]*ringpb.RingShape, maxShapes+1)}
+	if _, err := viewOf(reply); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("as many from another master: %v", err)
+	}
+}
+
+// A lineage that can't be read is damage: the store begins anew instead of refusing to open.
+func TestGarbledLineage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, lineage := range []any{"x", map[string]any{"rings": nil}} {
+		s, err := Open(dir, newAlone(), Options{}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(lineage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.disk.db.Set(metaKey("lineage"), b, pebble.Sync); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = Open(dir, newAlone(), Options{}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if !s.refilling.Load() {
+			t.Error("it is taken for good")
+		}
+		s.Close()
+	}
+}
+
+// A scan whose ring is given up meanwhile does not claim to be complete.
+func TestScanTellsOfARingThatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "a", "b", "c")
+	k.settled()
+	ctx := ctxFor(t)
+	for n := range 100 {
+		if err := k.store("a").Put(ctx, Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"}, nil, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, changed := k.store("a"), false
+	cover, err := s.Scan(ctx, SpaceMinions, "", func(Record) error {
+		if changed {
+			return nil
+		}
+		changed = true
+		k.setRing("a", "b", "c")
+		k.settled()
+		return nil
+	})
+	if err == nil && cover.Complete() {
+		t.Error("it claims to be complete")
+	}
+}
+
+// Whoever reads by a ring that a member has given up is told so, whatever it reads.
+func TestReadsByARingThatWasGivenUpAreRefused(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, "a", "b", "c")
+	k.settled()
+	old := k.store("a").view.Load()
+	k.setRing("a", "b", "c")
+	k.settled()
+	ctx, s := ctxFor(t), k.store("a")
+	key := Key{SpaceMinions, "p", "n"}
+	p := old.latest().Partition(key.Place)
+	for what, read := range map[string]func(v *view) error{
+		"fetch": func(v *view) error { _, err := s.fetchFrom(ctx, v, "b", p, []Key{key}); return err },
+		"list":  func(v *view) error { _, err := s.listFrom(ctx, v, "b", key, p, false, placeSum{}); return err },
+		"scan": func(v *view) error {
+			c := scanner{s: s, v: v, space: key.Space}
+			return c.read(ctx, "b", []int{p}, false, func([]Record) error { return nil })
+		},
+		"digest": func(v *view) error { _, err := s.surveyAll(ctx, v, key.Space); return err },
+	} {
+		if err := read(old); !isLeft(err) {
+			t.Errorf("%s by the old ring: %v", what, err)
+		}
+		if err := read(s.view.Load()); err != nil {
+			t.Errorf("%s by the new ring: %v", what, err)
+		}
+	}
+}

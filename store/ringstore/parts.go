@@ -1,0 +1,375 @@
+package ringstore
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// row is what questions read of one record, tombstones included.
+type row struct {
+	place string
+	header
+	bad   bool   // the value does not decode
+	whole string // the value, if a look reads all of it
+	parts []Part
+}
+
+func (r *row) deleted() bool { return r.flags&flagDeleted != 0 }
+
+func (r *row) expired(now time.Time) bool { return r.expires != 0 && now.Unix() >= r.expires }
+
+// Sizes in memory, about, in bytes.
+const (
+	rowBytes  = 88
+	partBytes = 24
+)
+
+func (r *row) size() int64 {
+	n := rowBytes + len(r.place)
+	for _, p := range r.parts {
+		n += partBytes + len(p.Text)
+	}
+	return int64(n)
+}
+
+// rows are the rows of one table with the parts that were asked for. They don't change: a reader needs no lock.
+type rows struct {
+	keys  map[string]int // where a part lies in each row
+	list  []row          // sorted by place
+	bytes int64
+}
+
+func newRows(keys map[string]int, list []row) *rows {
+	r := &rows{keys: keys, list: list}
+	for i := range list {
+		r.bytes += list[i].size()
+	}
+	return r
+}
+
+func (r *rows) covers(keys map[string]int) bool {
+	for k := range keys {
+		if _, ok := r.keys[k]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// tableID names the records of one name in a partition.
+type tableID struct {
+	space     Space
+	name      string
+	partition int
+}
+
+// table keeps the rows of some records between questions. The committer notes which records change; the next question
+// reads those again, and no others.
+type table struct {
+	mu   sync.Mutex // held while the disk is read; guards rows
+	rows *rows      // nil: none are kept
+
+	noted   sync.Mutex // after mu and parts.mu, for moments: the committer waits for it; guards all below
+	watched bool       // rows are kept or being read
+	changed map[string]struct{}
+	all     bool // rather than changed
+}
+
+// maxNoted bounds the places that a table notes before it is read anew.
+const maxNoted = 1024
+
+func (t *table) note(place string) {
+	t.noted.Lock()
+	defer t.noted.Unlock()
+	switch {
+	case !t.watched || t.all:
+	case len(t.changed) >= maxNoted:
+		t.changed, t.all = nil, true
+	default:
+		if t.changed == nil {
+			t.changed = map[string]struct{}{}
+		}
+		t.changed[place] = struct{}{}
+	}
+}
+
+// take returns what changed since the last call, and has later changes noted.
+func (t *table) take() (changed map[string]struct{}, all bool) {
+	t.noted.Lock()
+	defer t.noted.Unlock()
+	changed, all = t.changed, t.all || !t.watched
+	t.changed, t.all, t.watched = nil, false, true
+	return changed, all
+}
+
+func (t *table) forget() {
+	t.rows = nil
+	t.noted.Lock()
+	defer t.noted.Unlock()
+	t.changed, t.all, t.watched = nil, false, false
+}
+
+// lookID names a part of the records of one name.
+type lookID struct {
+	space Space
+	name  string
+	key   string
+}
+
+type lookUse struct {
+	last    uint64
+	refused bool // too large to be kept
+}
+
+// maxLooks bounds the different parts that are kept.
+const maxLooks = 64
+
+// parts keep, of records that questions looked at, the parts that they read, in memory: a question costs no disk and no
+// decoding for what did not change. They take at most limit bytes; what was not asked about for longest goes first.
+type parts struct {
+	limit  int64
+	spaces map[Space]Compiler
+	bytes  atomic.Int64
+
+	mu     sync.RWMutex // never held together with a table's mu; guards all below
+	tables map[tableID]*table
+	looks  map[lookID]*lookUse
+	count  uint64 // of uses
+}
+
+func newParts(opts Options) *parts {
+	return &parts{limit: opts.PartBytes, spaces: opts.Compilers, tables: map[tableID]*table{}, looks: map[lookID]*lookUse{}}
+}
+
+// changedRecord names a record that a group of writes changed.
+type changedRecord struct {
+	table tableID
+	place string
+}
+
+// watches reports whether changes in a space matter.
+func (p *parts) watches(space Space) bool { return p.spaces[space] != nil }
+
+// note tells the tables what changed. The committer calls it when the changes can be read, and before the digests have them:
+// who read a digest finds everything that it counts.
+func (p *parts) note(changed []changedRecord) {
+	if len(changed) == 0 {
+		return
+	}
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for _, c := range changed {
+		if t := p.tables[c.table]; t != nil {
+			t.note(c.place)
+		}
+	}
+}
+
+// lost tells the tables that all records are gone.
+func (p *parts) lost() {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for _, t := range p.tables {
+		t.noted.Lock()
+		t.changed, t.all = nil, true
+		t.noted.Unlock()
+	}
+}
+
+// dropped tells the tables that cells were removed.
+func (p *parts) dropped(gone map[cellID]bool) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for id := range gone {
+		for table, t := range p.tables {
+			if table.space == id.space && table.partition == int(id.partition) {
+				t.noted.Lock()
+				t.changed, t.all = nil, true
+				t.noted.Unlock()
+			}
+		}
+	}
+}
+
+func (p *parts) table(id tableID) *table {
+	p.mu.RLock()
+	t := p.tables[id]
+	p.mu.RUnlock()
+	if t != nil {
+		return t
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t = p.tables[id]; t == nil {
+		t = &table{}
+		p.tables[id] = t
+	}
+	return t
+}
+
+// use notes that parts are asked for; it reports false if one of them is not to be kept.
+func (p *parts) use(space Space, name string, keys map[string]int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(keys) > maxLooks {
+		return false
+	}
+	p.count++
+	kept := true
+	for k := range keys {
+		id := lookID{space, name, k}
+		u := p.looks[id]
+		if u == nil {
+			u = &lookUse{}
+			p.looks[id] = u
+		}
+		u.last = p.count
+		kept = kept && !u.refused
+	}
+	return kept
+}
+
+// trim makes room until the parts keep to their limits. Parts of a question that are too large alone are refused
+// from then on. The caller holds no table.
+func (p *parts) trim(space Space, name string, keys map[string]int) {
+	for {
+		gone, found := p.victim(space, name, keys)
+		if !found {
+			return
+		}
+		p.mu.RLock()
+		tables := maps.Clone(p.tables)
+		p.mu.RUnlock()
+		for id, t := range tables {
+			if gone != (lookID{}) && (id.space != gone.space || id.name != gone.name) {
+				continue
+			}
+			t.mu.Lock()
+			switch {
+			case t.rows == nil:
+			case gone == (lookID{}):
+				p.keep(t, nil)
+			default:
+				p.keep(t, t.rows.without(gone.key))
+			}
+			t.mu.Unlock()
+		}
+	}
+}
+
+// victim picks what has to go; the zero value is everything. Found is false when the limits are kept.
+func (p *parts) victim(space Space, name string, keys map[string]int) (gone lookID, found bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	many := len(p.looks) > maxLooks
+	if !many && p.bytes.Load() <= p.limit {
+		return lookID{}, false
+	}
+	var oldest *lookUse
+	for id, u := range p.looks {
+		if (many || !u.refused) && (oldest == nil || u.last < oldest.last) {
+			gone, oldest = id, u
+		}
+	}
+	if _, mine := keys[gone.key]; mine && !many && gone.space == space && gone.name == name {
+		oldest.refused = true
+	} else {
+		delete(p.looks, gone)
+	}
+	return gone, true
+}
+
+// keep makes r the rows of a table that the caller holds; nil forgets what it has.
+func (p *parts) keep(t *table, r *rows) {
+	if t.rows != nil {
+		p.bytes.Add(-t.rows.bytes)
+	}
+	if r == nil {
+		t.forget()
+		return
+	}
+	p.bytes.Add(r.bytes)
+	t.rows = r
+}
+
+// without returns the rows without one part, nil if it was the only one.
+func (r *rows) without(key string) *rows {
+	if _, ok := r.keys[key]; !ok {
+		return r
+	}
+	if len(r.keys) == 1 {
+		return nil
+	}
+	keys := map[string]int{}
+	var from []int
+	for k, at := range r.keys {
+		if k != key {
+			keys[k] = len(keys)
+			from = append(from, at)
+		}
+	}
+	list := slices.Clone(r.list)
+	for i := range list {
+		if list[i].parts == nil {
+			continue
+		}
+		old := list[i].parts
+		list[i].parts = make([]Part, len(from))
+		for to, at := range from {
+			list[i].parts[to] = old[at]
+		}
+	}
+	return newRows(keys, list)
+}
+
+// keptRows returns the rows of a table, as they are on disk, with at least the parts that keys name; it reads what changed
+// since it was last asked, or everything.
+func (s *Store) keptRows(a *asked, name int, id tableID, keys map[string]int) (*rows, error) {
+	t := s.parts.table(id)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changed, all := t.take()
+	r := t.rows
+	switch {
+	case r == nil || all || !r.covers(keys) || len(changed) > 8+len(r.list)/8:
+		if r != nil && !all {
+			keys = maps.Clone(keys)
+			for k := range r.keys {
+				if _, ok := keys[k]; !ok {
+					keys[k] = len(keys)
+				}
+			}
+		}
+		list, err := s.readRows(a, name, id, keys)
+		if err != nil {
+			s.parts.keep(t, nil)
+			return nil, err
+		}
+		r = newRows(keys, list)
+	case len(changed) > 0:
+		list := slices.Clone(r.list)
+		for place := range changed {
+			rec, found, err := s.disk.get(Key{id.space, place, id.name}, id.partition)
+			if err != nil {
+				s.parts.keep(t, nil)
+				return nil, err
+			}
+			at, have := slices.BinarySearchFunc(list, place, func(r row, place string) int { return strings.Compare(r.place, place) })
+			switch {
+			case found && have:
+				list[at] = s.rowOf(a, name, &rec, r.keys)
+			case found:
+				list = slices.Insert(list, at, s.rowOf(a, name, &rec, r.keys))
+			case have:
+				list = slices.Delete(list, at, at+1)
+			}
+		}
+		r = newRows(r.keys, list)
+	}
+	s.parts.keep(t, r)
+	return r, nil
+}

@@ -1,0 +1,564 @@
+package ringstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"clustermaster/store/ringstore/ringpb"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// placeSum is a digest over records of a place, independent of their order.
+type placeSum struct{ sum, count uint64 }
+
+func (p *placeSum) add(records []Record) error {
+	for i := range records {
+		p.sum ^= sum(records[i].Place, records[i].Name, records[i].Version)
+		p.count++
+	}
+	return nil
+}
+
+// localGet returns what this disk has under k: the record, and a copy held for an absent owner.
+func (s *Store) localGet(k Key, partition int) ([]Record, error) {
+	if s.stale.Load() {
+		return nil, errAway
+	}
+	r, found, err := s.disk.get(k, partition)
+	if err != nil {
+		return nil, err
+	}
+	var out []Record
+	if found {
+		out = append(out, r)
+	}
+	if s.owed.held(partition) {
+		held, ok, err := s.disk.heldFor(s.owingNodes(), k, partition)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, held)
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) owingNodes() []string {
+	pending := s.owed.pending()
+	out := make([]string, 0, len(pending))
+	for n := range pending {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// localList calls fn with pages of the records of a place whose names begin with k.Name, tombstones and copies held for
+// others included, in no particular order.
+func (s *Store) localList(k Key, partition int, keysOnly bool, fn func([]Record) error) error {
+	if s.stale.Load() {
+		return errAway
+	}
+	var spans []span
+	for _, b := range s.disk.live() {
+		prefix := appendRecordKey(nil, b, k, partition)
+		spans = append(spans, span{prefix, after(prefix)})
+	}
+	if err := s.disk.each(spans, pageBytes, keysOnly, nil, fn); err != nil {
+		return err
+	}
+	if !s.owed.held(partition) {
+		return nil
+	}
+	for _, node := range s.owingNodes() {
+		prefix := hintKey(node, k, partition)
+		if err := s.disk.heldIn(span{prefix, after(prefix)}, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heldIn calls fn with the copies in a part of the hints.
+func (d *disk) heldIn(s span, fn func([]Record) error) error {
+	db, done, err := d.use()
+	if err != nil {
+		return err
+	}
+	defer done()
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: s.from, UpperBound: s.to})
+	if err != nil {
+		return fmt.Errorf("read hints: %w", err)
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		_, k, partition, err := parseHintKey(it.Key())
+		if err != nil {
+			return err
+		}
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return fmt.Errorf("read hints: %w", err)
+		}
+		if len(v) == 0 || v[0]&hintCopy == 0 {
+			continue
+		}
+		r, err := decodeValue(append([]byte(nil), v[1:]...), k, partition)
+		if err != nil {
+			return err
+		}
+		if r.expired(d.now()) {
+			continue
+		}
+		if err := fn([]Record{r}); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// localScan calls fn with pages of the records of a space in some partitions, those whose names begin with prefix.
+func (s *Store) localScan(space Space, partitions []int, prefix string, keysOnly bool, fn func([]Record) error) error {
+	var keep func(Key) bool
+	if prefix != "" {
+		keep = func(k Key) bool { return strings.HasPrefix(k.Name, prefix) }
+	}
+	return s.disk.each(s.disk.spans(space, partitions), pageBytes, keysOnly, keep, fn)
+}
+
+// answer is what one master has for a read.
+type answer struct {
+	node    string
+	owner   bool
+	records map[Key]*Record
+	same    bool // it has exactly what this master has
+	behind  bool
+}
+
+// gather asks owners of a partition, and stand-ins of owners that are away, until a read quorum of owners that are up
+// to date has answered; with fewer than that alive, all that are. Ask fills an answer from one node. An owner that is
+// alive and does not answer may have what the others lack: it is asked again for ReadTimeout, and then the read fails.
+func (s *Store) gather(ctx context.Context, v *view, partition int, ask func(ctx context.Context, node string) (answer, error)) ([]answer, error) {
+	if len(v.base.Owners(partition)) == 0 {
+		return nil, ErrUnavailable
+	}
+	until := time.Now().Add(s.opts.ReadTimeout)
+	for {
+		answers, silent, err := s.gatherOnce(ctx, v, partition, ask)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !slices.ContainsFunc(silent, s.alive):
+			if len(answers) == 0 {
+				return nil, errors.Join(ErrUnavailable, err)
+			}
+			return answers, nil
+		case isLeft(err):
+			return nil, err
+		case errors.Is(err, ErrTooLarge), time.Now().After(until):
+			return nil, errors.Join(ErrUnavailable, err)
+		}
+		select {
+		case <-time.After(s.opts.LookAgain):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// gatherOnce is one try of gather. Where it did not reach a read quorum, silent are the owners that gave no answer, and
+// err says why one of them did not.
+func (s *Store) gatherOnce(ctx context.Context, v *view, partition int, ask func(ctx context.Context, node string) (answer, error)) (answers []answer, silent []string, err error) {
+	owners := v.base.Owners(partition)
+	order := slices.Clone(owners)
+	if at := slices.Index(order, s.self); at > 0 {
+		order = slices.Insert(slices.Delete(order, at, at+1), 0, s.self)
+	}
+	var live []string
+	for _, o := range order {
+		if s.alive(o) {
+			live = append(live, o)
+		}
+	}
+	need := v.base.ReadQuorum()
+	good := 0
+	for len(live) > 0 && good < need {
+		n := min(need-good, len(live))
+		batch := live[:n]
+		live = live[n:]
+		for _, a := range s.askAll(ctx, batch, ask, &err) {
+			a.owner = true
+			answers = append(answers, a)
+			if !a.behind {
+				good++
+			}
+		}
+	}
+	if good < need {
+		for _, o := range order {
+			if !slices.ContainsFunc(answers, func(a answer) bool { return a.node == o }) {
+				silent = append(silent, o)
+			}
+		}
+		// Owners are away: what they should have may lie with stand-ins, or with new owners of a pending ring.
+		rest := s.standIns(v, partition, owners)
+		answers = append(answers, s.askAll(ctx, rest[:min(len(rest), maxStandIns)], ask, &err)...)
+	} else if len(order) > need && s.someAway(order) {
+		rest := s.standIns(v, partition, owners)
+		answers = append(answers, s.askAll(ctx, rest[:min(len(rest), len(order)-need)], ask, &err)...)
+	}
+	return answers, silent, err
+}
+
+// maxStandIns bounds how many members that own nothing of a place are asked for it.
+const maxStandIns = 8
+
+func (s *Store) someAway(nodes []string) bool {
+	return slices.ContainsFunc(nodes, func(n string) bool { return !s.alive(n) })
+}
+
+// askAll asks nodes at once and returns the answers of those that gave one.
+func (s *Store) askAll(ctx context.Context, nodes []string, ask func(context.Context, string) (answer, error), firstErr *error) []answer {
+	if len(nodes) == 0 {
+		return nil
+	}
+	type result struct {
+		answer answer
+		err    error
+	}
+	results := make([]result, len(nodes))
+	// The answer of this master is made here, or the last one if it isn't among them: most reads need no goroutine more.
+	here := slices.Index(nodes, s.self)
+	if here < 0 {
+		here = len(nodes) - 1
+	}
+	var others sync.WaitGroup
+	for i, n := range nodes {
+		if i == here {
+			continue
+		}
+		others.Add(1)
+		ok := s.spawn(func() {
+			defer others.Done()
+			results[i].answer, results[i].err = ask(ctx, n)
+		})
+		if !ok {
+			results[i].err = ErrClosed
+			others.Done()
+		}
+	}
+	results[here].answer, results[here].err = ask(ctx, nodes[here])
+	others.Wait()
+	var out []answer
+	for i := range results {
+		if err := results[i].err; err != nil {
+			if *firstErr == nil {
+				*firstErr = err
+			}
+			continue
+		}
+		results[i].answer.node = nodes[i]
+		out = append(out, results[i].answer)
+	}
+	return out
+}
+
+// keepBest adds a record to a set, the winner of those with its key staying.
+func keepBest(set map[Key]*Record, r *Record) {
+	if old := set[r.Key]; old == nil || wins(r.flags, r.Version, old.flags, old.Version) {
+		set[r.Key] = r
+	}
+}
+
+// Get returns the record kept under k; found is false if there is none, or none any more. With fewer owners alive than
+// a read needs it answers from those that are.
+func (s *Store) Get(ctx context.Context, k Key) (rec Record, found bool, err error) {
+	err = s.notOvertaken(ctx, func() error {
+		rec, found, err = s.getOnce(ctx, k)
+		return err
+	})
+	return rec, found, err
+}
+
+func (s *Store) getOnce(ctx context.Context, k Key) (rec Record, found bool, err error) {
+	if err := k.check(); err != nil {
+		return Record{}, false, fmt.Errorf("read %q: %w", k.Place, err)
+	}
+	v, err := s.current(ctx)
+	if err != nil {
+		return Record{}, false, fmt.Errorf("read %q: %w", k.Place, err)
+	}
+	partition := v.latest().Partition(k.Place)
+	answers, err := s.gather(ctx, v, partition, func(ctx context.Context, node string) (answer, error) {
+		return s.fetchFrom(ctx, v, node, partition, []Key{k})
+	})
+	if err != nil {
+		return Record{}, false, fmt.Errorf("read %q: %w", k.Place, err)
+	}
+	best := map[Key]*Record{}
+	for _, a := range answers {
+		for _, r := range a.records {
+			keepBest(best, r)
+		}
+	}
+	s.repair(v, partition, answers, best)
+	r := best[k]
+	if r == nil || r.deleted() {
+		return Record{}, false, nil
+	}
+	return *r, true, nil
+}
+
+// fetchFrom asks one node for records by their keys.
+func (s *Store) fetchFrom(ctx context.Context, v *view, node string, partition int, keys []Key) (answer, error) {
+	a := answer{records: make(map[Key]*Record, len(keys))}
+	if node == s.self {
+		for _, k := range keys {
+			records, err := s.localGet(k, partition)
+			if err != nil {
+				return a, err
+			}
+			for i := range records {
+				keepBest(a.records, &records[i])
+			}
+		}
+		a.behind = s.isBehind()
+		return a, nil
+	}
+	client, err := s.client(node)
+	if err != nil {
+		return a, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.ReadTimeout)
+	defer cancel()
+	req := &ringpb.FetchRequest{Clock: s.clock.read(), Epoch: v.latest().Epoch(), Base: v.base.Epoch()}
+	for _, k := range keys {
+		req.Keys = append(req.Keys, &ringpb.Key{Space: uint32(k.Space), Place: []byte(k.Place), Name: []byte(k.Name), Partition: uint32(partition)})
+	}
+	stream, err := client.Fetch(ctx, req)
+	if err != nil {
+		return a, fmt.Errorf("read from %s: %w", node, err)
+	}
+	info, err := s.receive(node, stream, cancel, func(records []Record) error {
+		for i := range records {
+			keepBest(a.records, &records[i])
+		}
+		return nil
+	})
+	a.behind = info.behind
+	return a, err
+}
+
+// List returns the records of a place whose names begin with prefix, sorted by name. It merges a read quorum of the
+// owners; a copy that differs is repaired. More than MaxList bytes are ErrTooLarge.
+func (s *Store) List(ctx context.Context, space Space, place, prefix string) ([]Record, error) {
+	return s.list(ctx, Key{space, place, prefix}, false)
+}
+
+// Names is List without the values: the names of the records, sorted, however large they are.
+func (s *Store) Names(ctx context.Context, space Space, place, prefix string) ([]string, error) {
+	records, err := s.list(ctx, Key{space, place, prefix}, true)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(records))
+	for i, r := range records {
+		names[i] = r.Name
+	}
+	return names, nil
+}
+
+func (s *Store) list(ctx context.Context, k Key, keysOnly bool) (records []Record, err error) {
+	err = s.notOvertaken(ctx, func() error {
+		records, err = s.listOnce(ctx, k, keysOnly)
+		return err
+	})
+	return records, err
+}
+
+func (s *Store) listOnce(ctx context.Context, k Key, keysOnly bool) ([]Record, error) {
+	place := k.Place
+	if err := k.check(); err != nil {
+		return nil, fmt.Errorf("list %q: %w", place, err)
+	}
+	v, err := s.current(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list %q: %w", place, err)
+	}
+	partition := v.latest().Partition(place)
+	// What this master has comes first: the others then only say whether they have the same.
+	var have placeSum
+	mine, mineErr := answer{records: map[Key]*Record{}}, error(nil)
+	if v.base.Owns(s.self, partition) {
+		mineErr = s.localList(k, partition, keysOnly, s.collect(mine.records, keysOnly))
+		for _, r := range mine.records {
+			have.add([]Record{*r})
+		}
+		mine.behind = s.isBehind()
+	}
+	answers, err := s.gather(ctx, v, partition, func(ctx context.Context, node string) (answer, error) {
+		if node == s.self && v.base.Owns(s.self, partition) {
+			return mine, mineErr
+		}
+		return s.listFrom(ctx, v, node, k, partition, keysOnly, have)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %q: %w", place, err)
+	}
+	for i := range answers {
+		if answers[i].same {
+			answers[i].records = mine.records
+		}
+	}
+	best := answers[0].records
+	if len(answers) > 1 { // else there is nothing to compare with
+		best = make(map[Key]*Record, len(best))
+		for i := range answers {
+			for _, r := range answers[i].records {
+				keepBest(best, r)
+			}
+		}
+		if !keysOnly { // without its value no copy can be repaired
+			s.repair(v, partition, answers, best)
+		}
+	}
+	sorted := make([]*Record, 0, len(best))
+	for _, r := range best {
+		if !r.deleted() {
+			sorted = append(sorted, r)
+		}
+	}
+	slices.SortFunc(sorted, func(a, b *Record) int { return strings.Compare(a.Name, b.Name) })
+	out := make([]Record, len(sorted))
+	for i, r := range sorted {
+		out[i] = *r
+	}
+	return out, nil
+}
+
+// collect returns a function that adds pages of records to a set, with keysOnly without their values, up to MaxList bytes.
+func (s *Store) collect(set map[Key]*Record, keysOnly bool) func([]Record) error {
+	size := 0
+	return func(records []Record) error {
+		for i := range records {
+			if keysOnly {
+				records[i].Value = nil
+			}
+			size += len(records[i].Value) + len(records[i].Name) + 64
+			if size > s.opts.MaxList {
+				return fmt.Errorf("answer of more than %d bytes: %w", s.opts.MaxList, ErrTooLarge)
+			}
+			keepBest(set, &records[i])
+		}
+		return nil
+	}
+}
+
+func (s *Store) listFrom(ctx context.Context, v *view, node string, k Key, partition int, keysOnly bool, have placeSum) (answer, error) {
+	a := answer{records: map[Key]*Record{}}
+	if node == s.self {
+		return a, s.localList(k, partition, keysOnly, s.collect(a.records, keysOnly))
+	}
+	client, err := s.client(node)
+	if err != nil {
+		return a, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
+	defer cancel()
+	stream, err := client.List(ctx, &ringpb.ListRequest{
+		Clock: s.clock.read(), Epoch: v.latest().Epoch(), Space: uint32(k.Space), Place: []byte(k.Place), Prefix: []byte(k.Name),
+		Partition: uint32(partition), Have: have.sum, HaveCount: have.count, KeysOnly: keysOnly,
+		Base: v.base.Epoch(),
+	})
+	if err != nil {
+		return a, fmt.Errorf("list from %s: %w", node, err)
+	}
+	info, err := s.receive(node, stream, cancel, s.collect(a.records, keysOnly))
+	a.same, a.behind = info.same, info.behind
+	return a, err
+}
+
+// repair gives owners that answered, and lack what another one has, the winner; in the background, bounded.
+func (s *Store) repair(v *view, partition int, answers []answer, best map[Key]*Record) {
+	now := s.opts.Now()
+	for _, a := range answers {
+		if !a.owner {
+			continue
+		}
+		var missing []change
+		for k, r := range best {
+			if have := a.records[k]; (have == nil || have.Version != r.Version) && !r.expired(now) {
+				missing = append(missing, change{rec: *r})
+			}
+		}
+		if len(missing) == 0 {
+			continue
+		}
+		select {
+		case s.repairs <- struct{}{}:
+		default:
+			return // too many under way; a later read or comparison does it
+		}
+		ok := s.spawn(func() {
+			defer func() { <-s.repairs }()
+			for chunk := range slices.Chunk(missing, groupTasks) {
+				if err := s.give(s.life, v, a.node, chunk); err != nil {
+					s.log.Debug("repair a copy", "node", a.node, "err", err)
+					return
+				}
+			}
+			s.met.repaired.WithLabelValues("read").Add(float64(len(missing)))
+		})
+		if !ok {
+			<-s.repairs
+			return
+		}
+	}
+}
+
+// give makes changes durable on one node. Stale epochs are refused there.
+func (s *Store) give(ctx context.Context, v *view, node string, changes []change) error {
+	if node == s.self {
+		t := &task{epoch: v.latest().Epoch(), changes: changes}
+		if err := s.commit.do(ctx, t); err != nil {
+			return err
+		}
+		if t.stale != 0 {
+			return errStale
+		}
+		return nil
+	}
+	for len(changes) > 0 {
+		group := &ringpb.Group{Epoch: v.latest().Epoch()}
+		size := 0
+		for len(changes) > 0 && (size == 0 || size < messageBytes/2) {
+			c := &changes[0]
+			size += len(c.rec.Value) + len(c.rec.Name) + len(c.rec.Place) + 64
+			group.Changes = append(group.Changes, &ringpb.Change{Record: toWire(&c.rec), Owed: c.owed, StandIn: c.standIn, Under: c.under})
+			changes = changes[1:]
+		}
+		once, cancel := context.WithTimeout(ctx, s.writeTimeout(size))
+		reply, err := s.callWrite(once, node, &ringpb.WriteRequest{Clock: s.clock.read(), Groups: []*ringpb.Group{group}}, size)
+		cancel()
+		if err != nil {
+			return err
+		}
+		for _, g := range reply.Groups {
+			if g.Stale != 0 {
+				return errStale
+			}
+			if g.Error != "" {
+				return errors.New(g.Error)
+			}
+		}
+	}
+	return nil
+}
+
+var errStale = errors.New("the ring changed meanwhile")

@@ -1,0 +1,402 @@
+package ringstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"clustermaster/store/ringstore/ringpb"
+)
+
+// heard is what this master knows of the others: what they said last, and with whom it must still compare copies.
+type heard struct {
+	mu    sync.Mutex // guards all below
+	peers map[string]*peer
+}
+
+type peer struct {
+	status *ringpb.StatusReply // last answer; nil: none yet
+	at     time.Time           // of it
+	alive  bool                // at the last look
+	dirty  bool                // writes may have gone past one of the two of us since we last compared
+}
+
+func (h *heard) start(members []string, self string) {
+	h.peers = map[string]*peer{}
+	for _, m := range members {
+		if m != self {
+			h.peers[m] = &peer{dirty: true}
+		}
+	}
+}
+
+// caughtUp reports whether this master has compared copies with every live one since it, or that one, came back.
+func (h *heard) caughtUp(alive func(string) bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for n, p := range h.peers {
+		if p.dirty && alive(n) {
+			return false
+		}
+	}
+	return true
+}
+
+// look notes which masters are alive now; it returns the live ones that have to be compared with.
+func (h *heard) look(nodes []string, alive func(string) bool) (dirty []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for n := range h.peers {
+		if !slices.Contains(nodes, n) {
+			delete(h.peers, n)
+		}
+	}
+	for _, n := range nodes {
+		p := h.peers[n]
+		if p == nil {
+			p = &peer{dirty: true}
+			h.peers[n] = p
+		}
+		now := alive(n)
+		if !now {
+			p.dirty = true
+		}
+		p.alive = now
+		if now && p.dirty {
+			dirty = append(dirty, n)
+		}
+	}
+	return dirty
+}
+
+// miss notes that copies may be lacking here: all others have to be compared with.
+func (h *heard) miss() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.peers {
+		p.dirty = true
+	}
+}
+
+// isDirty reports whether copies have to be compared with a node.
+func (h *heard) isDirty(node string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.peers[node]
+	return p == nil || p.dirty
+}
+
+func (h *heard) clean(node string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.peers[node]; p != nil && p.alive {
+		p.dirty = false
+	}
+}
+
+func (h *heard) said(node string, reply *ringpb.StatusReply, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.peers[node]; p != nil {
+		p.status, p.at = reply, at
+	}
+}
+
+func (h *heard) statusOf(node string) (reply *ringpb.StatusReply, alive bool, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.peers[node]; p != nil {
+		return p.status, p.alive, p.at
+	}
+	return nil, false, time.Time{}
+}
+
+// Run keeps the copies together until ctx ends: it takes over rings, hands over hints, compares copies with masters
+// that came back, fills partitions on a ring change, and drops what expired. It returns nil when ctx ends.
+func (s *Store) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for _, loop := range []func(context.Context){s.ringLoop, s.statusLoop, s.handOverLoop, s.expireLoop, s.scrubLoop} {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			loop(ctx)
+		}()
+	}
+	wg.Wait()
+	return nil
+}
+
+// others returns all other masters: members of the cluster and of the newest ring. One that was in an older ring only
+// was removed: nobody waits for it.
+func (s *Store) others() []string {
+	out := slices.Clone(s.peers.Members())
+	if v := s.view.Load(); v != nil {
+		out = append(out, v.latest().Members()...)
+	} else if r := s.peers.Ring(); r != nil {
+		out = append(out, r.Members()...)
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	return slices.DeleteFunc(out, func(n string) bool { return n == s.self })
+}
+
+// ringLoop follows the ring and fills and compares copies. One at a time: both read all of a disk.
+func (s *Store) ringLoop(ctx context.Context) {
+	tick := time.NewTicker(s.opts.Tick)
+	defer tick.Stop()
+	all := s.opts.Now().Add(s.opts.RepairEvery) // when copies are compared though nobody was away
+	for n := 0; ; n++ {
+		now := s.opts.Now()
+		if s.ringStep(ctx, !now.Before(all), n%tidyEvery == 0) {
+			s.wake()
+		}
+		if !now.Before(all) {
+			all = now.Add(s.opts.RepairEvery)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.closed:
+			return
+		case <-tick.C:
+		case <-s.kick:
+		}
+	}
+}
+
+// tidyEvery is how many steps go by between looks for records that are not this master's any more. One look is not
+// enough: masters that settle later still write to the old owners.
+const tidyEvery = 25
+
+// ringStep does what is to be done now, compareAll and tidy if asked; again wants another step at once.
+func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool) {
+	// A master that is gone for good must not be waited for, so every step is bounded.
+	stepCtx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
+	defer cancel()
+	v, err := s.current(stepCtx)
+	others := s.others()
+	full := s.opts.Room() // then nothing is fetched, and copies are refused
+	if full != nil {
+		s.heard.miss()
+	}
+	dirty := s.heard.look(others, s.peers.Alive)
+	if err != nil {
+		s.log.Debug("wait for the ring", "err", err)
+		return false
+	}
+	if err := s.keepContact(stepCtx, others); err != nil && ctx.Err() == nil {
+		s.log.Debug("ask whether this master was away too long; tried again", "err", err)
+	}
+	if s.stale.Load() || s.view.Load() != v {
+		return false
+	}
+	s.dropLanes(func(n string) bool { return slices.Contains(others, n) })
+	if !v.settled() || v.base != v.latest() {
+		if full == nil && s.syncing.done() < v.latest().Epoch() && v.latest().Has(s.self) {
+			if err := s.fill(stepCtx, v); err != nil && ctx.Err() == nil {
+				s.log.Debug("fill partitions; tried again", "err", err)
+			} else if err == nil {
+				s.log.Info("partitions are filled", "epoch", v.latest().Epoch())
+				again = true
+			}
+		}
+		if err := s.settle(stepCtx, v, others); err != nil && ctx.Err() == nil {
+			s.log.Debug("settle the ring; tried again", "err", err)
+		}
+	} else {
+		s.syncing.mu.Lock()
+		s.syncing.completed = max(s.syncing.completed, v.latest().Epoch())
+		s.syncing.pending = 0
+		s.syncing.mu.Unlock()
+		if tidy {
+			if err := s.dropForeign(stepCtx, v); err != nil && ctx.Err() == nil {
+				s.log.Warn("drop copies that other masters own now; tried again", "err", err)
+			}
+		}
+	}
+	if compareAll {
+		dirty = slices.DeleteFunc(others, func(n string) bool { return !s.peers.Alive(n) })
+	}
+	if full != nil && len(dirty) > 0 {
+		s.log.Debug("compare copies when there is space", "err", full)
+		return again
+	}
+	for _, node := range dirty {
+		if err := s.compareWith(stepCtx, v, node); err != nil {
+			if ctx.Err() == nil {
+				s.log.Debug("compare copies; tried again", "node", node, "err", err)
+			}
+			continue
+		}
+		s.heard.clean(node)
+		if err := s.filled(stepCtx, node); err != nil && ctx.Err() == nil {
+			s.log.Debug("forget that a master lacks tombstones", "node", node, "err", err)
+		}
+	}
+	if s.refilling.Load() {
+		if err := s.endRefill(stepCtx, v); err != nil && ctx.Err() == nil {
+			s.log.Warn("end fetching records anew; tried again", "err", err)
+		}
+	}
+	return again
+}
+
+// compareWith fetches from a master what it has and this one lacks, in the partitions that this one owns.
+func (s *Store) compareWith(ctx context.Context, v *view, node string) error {
+	var both []int
+	for p := range v.latest().Partitions() {
+		if slices.Contains(v.owners(p), s.self) {
+			both = append(both, p)
+		}
+	}
+	return s.pullFrom(ctx, node, both, 0, "comparison")
+}
+
+// settle asks all members how far they are, and moves this one's base and ring list on when that is safe.
+func (s *Store) settle(ctx context.Context, v *view, others []string) error {
+	epoch := v.latest().Epoch()
+	bases := map[uint64]bool{}
+	filled, all := s.syncing.done() >= epoch && !s.refilling.Load() || !v.latest().Has(s.self), true
+	for _, node := range others {
+		if !s.peers.Alive(node) {
+			// One that has lost its share of the data is not waited for: when it is back, the others refuse its reads by
+			// a ring that they have given up, and it takes over theirs.
+			all = all && !v.latest().Has(node)
+			filled = filled && !v.latest().Has(node)
+			continue
+		}
+		reply, err := s.askStatus(ctx, node, epoch)
+		if err != nil {
+			all = false
+			filled = filled && !v.latest().Has(node)
+			continue
+		}
+		s.heard.said(node, reply, s.opts.Now())
+		if reply.Epoch != epoch || reply.Base == 0 {
+			all = false
+		}
+		if v.latest().Has(node) && (reply.Epoch != epoch || reply.Completed != epoch) {
+			filled = false
+		}
+		bases[reply.Base] = true
+		if gaveUp(reply, v) {
+			return s.takeOver(ctx, reply)
+		}
+	}
+	var errs []error
+	if filled {
+		errs = append(errs, s.rebase(ctx, epoch))
+	}
+	if all {
+		errs = append(errs, s.leaveOut(ctx, epoch, bases))
+	}
+	return errors.Join(errs...)
+}
+
+// knownEpoch takes over a newer ring that this master's cluster state has, and returns the newest epoch known here;
+// 0 if there was never one.
+func (s *Store) knownEpoch(ctx context.Context) uint64 {
+	v := s.view.Load()
+	if v == nil {
+		return 0
+	}
+	if r := s.peers.Ring(); r != nil && r.Epoch() > v.latest().Epoch() {
+		if next, err := s.extend(ctx, r); err == nil {
+			v = next
+		}
+	}
+	return v.latest().Epoch()
+}
+
+// status is this master's answer to Status.
+func (s *Store) status() *ringpb.StatusReply {
+	reply := &ringpb.StatusReply{Clock: s.clock.read()}
+	if full := s.opts.Room(); full != nil {
+		reply.Refuses = full.Error()
+	}
+	if v := s.view.Load(); v != nil {
+		reply.Epoch, reply.Base = v.latest().Epoch(), v.base.Epoch()
+		for _, r := range v.rings {
+			reply.Rings = append(reply.Rings, &ringpb.RingShape{
+				Epoch: r.Epoch(), Members: r.Members(), Partitions: uint32(r.Partitions()), Replicas: uint32(r.Replicas()),
+			})
+		}
+	}
+	records, bytes := s.cells.totals()
+	hints, under := s.owed.totals()
+	reply.Records, reply.Bytes, reply.Owed, reply.Under = uint64(max(records, 0)), uint64(max(bytes, 0)), uint64(hints), uint64(under)
+	s.syncing.mu.Lock()
+	defer s.syncing.mu.Unlock()
+	reply.Completed, reply.Pending, reply.Moved = s.syncing.completed, uint32(s.syncing.pending), s.syncing.moved
+	reply.Lacking = s.lackers()
+	if reply.Refilling = s.refilling.Load(); reply.Refilling {
+		reply.Completed = 0
+	}
+	if s.syncing.pending > 0 {
+		reply.Changing, reply.Filling = uint32(s.syncing.changing), uint64(s.opts.Now().Sub(s.syncing.begun).Microseconds())
+	}
+	return reply
+}
+
+// isBehind reports whether this master may lack records that it should have.
+func (s *Store) isBehind() bool {
+	return s.refilling.Load() || s.stale.Load() || !s.heard.caughtUp(s.peers.Alive)
+}
+
+// statusLoop asks the others for their state: figures for Info, and a steady exchange of clocks.
+func (s *Store) statusLoop(ctx context.Context) {
+	tick := time.NewTicker(s.opts.StatusEvery)
+	defer tick.Stop()
+	for {
+		var epoch uint64
+		if v := s.view.Load(); v != nil {
+			epoch = v.latest().Epoch()
+		}
+		var wg sync.WaitGroup
+		for _, node := range s.others() {
+			if !s.peers.Alive(node) {
+				continue
+			}
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				if reply, err := s.askStatus(ctx, node, epoch); err == nil {
+					s.heard.said(node, reply, s.opts.Now())
+				}
+			}()
+		}
+		wg.Wait()
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.closed:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// dropForeign removes the records of partitions that this master does not own any more, once the ring is settled and
+// nothing is owed from here. A master outside the ring keeps what it has: it will be asked for it, or be back.
+func (s *Store) dropForeign(ctx context.Context, v *view) error {
+	ring := v.latest()
+	if hints, _ := s.owed.totals(); hints > 0 || !ring.Has(s.self) {
+		return nil
+	}
+	select {
+	case <-s.cells.ready:
+	default:
+		return nil // what is on disk is not known yet
+	}
+	foreign := s.cells.list(func(id cellID) bool { return !ring.Owns(s.self, int(id.partition)) })
+	if len(foreign) == 0 {
+		return nil
+	}
+	done, err := s.dropCells(ctx, foreign, ring)
+	if done && err == nil {
+		s.log.Info("dropped copies that other masters own", "epoch", ring.Epoch(), "n", len(foreign))
+	}
+	return err
+}

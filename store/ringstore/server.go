@@ -1,0 +1,393 @@
+package ringstore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"clustermaster/cluster/level"
+	"clustermaster/store/ringstore/ringpb"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// pageBytes is how much of the disk is read before it is sent.
+const pageBytes = 256 << 10
+
+// server answers the other masters. Who they are was settled by the port that they came through.
+type server struct {
+	ringpb.UnimplementedRingServer
+	s *Store
+}
+
+// RegisterRPC adds the service by which the other masters reach this store.
+func (s *Store) RegisterRPC(r grpc.ServiceRegistrar) { ringpb.RegisterRingServer(r, &server{s: s}) }
+
+func (v *server) refuse(code codes.Code, reason string, err error) error {
+	v.s.met.refused.WithLabelValues(reason).Inc()
+	return status.Error(code, err.Error())
+}
+
+func (v *server) Write(ctx context.Context, req *ringpb.WriteRequest) (*ringpb.WriteReply, error) {
+	v.s.clock.observe(req.Clock)
+	reply := &ringpb.WriteReply{Groups: make([]*ringpb.GroupReply, len(req.Groups))}
+	tasks := make([]*task, len(req.Groups))
+	done := make(chan struct{}, len(req.Groups))
+	waiting := 0
+	for i, g := range req.Groups {
+		t, err := v.taskOf(g)
+		if err == nil {
+			t.done = func(*task) { done <- struct{}{} }
+			err = v.s.commit.submit(ctx, t)
+		}
+		if err != nil {
+			v.s.met.refused.WithLabelValues("write").Inc()
+			reply.Groups[i] = &ringpb.GroupReply{Error: err.Error()}
+			continue
+		}
+		tasks[i] = t
+		waiting++
+	}
+	for range waiting {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+	}
+	for i, t := range tasks {
+		if t == nil {
+			continue
+		}
+		reply.Groups[i] = groupReply(t)
+		if t.stale != 0 {
+			v.s.met.stale.Inc()
+		}
+	}
+	reply.Clock = v.s.clock.read()
+	return reply, nil
+}
+
+func (v *server) taskOf(g *ringpb.Group) (*task, error) {
+	t := &task{epoch: g.GetEpoch(), changes: make([]change, len(g.GetChanges()))}
+	if len(t.changes) > groupTasks*4 {
+		return nil, ErrTooLarge
+	}
+	for i, c := range g.GetChanges() {
+		t.changes[i] = change{rec: fromWire(c.GetRecord()), owed: c.GetOwed(), standIn: c.GetStandIn(), under: c.GetUnder()}
+		if err := t.changes[i].rec.check(v.s.opts.MaxRecord); err != nil {
+			return nil, err
+		}
+		v.s.clock.observe(t.changes[i].rec.Version.Clock)
+	}
+	return t, nil
+}
+
+func groupReply(t *task) *ringpb.GroupReply {
+	r := &ringpb.GroupReply{Stale: t.stale}
+	if t.err != nil {
+		r.Error = t.err.Error()
+	}
+	for _, k := range t.kept {
+		r.Outcomes = append(r.Outcomes, &ringpb.Outcome{Index: uint32(k.index), Clock: k.version.Clock, Node: k.version.Node, Flags: uint32(k.flags)})
+	}
+	return r
+}
+
+func (v *server) WriteLarge(stream grpc.ClientStreamingServer[ringpb.Piece, ringpb.WriteReply]) error {
+	if !v.enter(stream.Context()) {
+		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
+	}
+	defer v.leave()
+	var b []byte
+	for {
+		piece, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if len(b)+len(piece.Data) > v.s.opts.MaxRecord+2*messageBytes {
+			return v.refuse(codes.ResourceExhausted, "too_large", ErrTooLarge)
+		}
+		b = append(b, piece.Data...)
+	}
+	var req ringpb.WriteRequest
+	if err := errors.Join(proto.Unmarshal(b, &req), level.CheckMessage(&req)); err != nil {
+		return v.refuse(codes.InvalidArgument, "garbage", err)
+	}
+	reply, err := v.Write(stream.Context(), &req)
+	if err != nil {
+		return err
+	}
+	return stream.SendAndClose(reply)
+}
+
+// enter takes one of the places for streams, waiting a little.
+func (v *server) enter(ctx context.Context) bool {
+	select {
+	case v.s.streams <- struct{}{}:
+		return true
+	default:
+	}
+	t := time.NewTimer(v.s.opts.WriteTimeout)
+	defer t.Stop()
+	select {
+	case v.s.streams <- struct{}{}:
+		return true
+	case <-ctx.Done():
+	case <-v.s.closed:
+	case <-t.C:
+	}
+	return false
+}
+
+func (v *server) leave() { <-v.s.streams }
+
+// fence refuses reads by a ring that this member has left: it may have dropped records that were its own by that ring,
+// and later writes did not go to the owners of that ring any more.
+func (v *server) fence(base uint64) error {
+	if view := v.s.view.Load(); base == 0 || view == nil || view.ring(base) != nil {
+		return nil
+	}
+	return v.refuse(codes.FailedPrecondition, "left", errLeft)
+}
+
+// end sends what is left, unless the ring was left while the records were read.
+func (r *reader) end(base uint64) error {
+	if err := r.v.fence(base); err != nil {
+		return err
+	}
+	return r.flush()
+}
+
+// reader collects records into chunks.
+type reader struct {
+	v      *server
+	stream grpc.ServerStreamingServer[ringpb.Chunk]
+	chunk  *ringpb.Chunk
+	size   int
+}
+
+func (v *server) reader(stream grpc.ServerStreamingServer[ringpb.Chunk]) *reader {
+	return &reader{v: v, stream: stream, chunk: &ringpb.Chunk{Behind: v.s.isBehind()}}
+}
+
+func (r *reader) add(records []Record) error {
+	for i := range records {
+		w := toWire(&records[i])
+		size := len(w.Value) + len(w.Name) + len(w.Place) + 64
+		if size > messageBytes {
+			if err := r.large(w); err != nil {
+				return err
+			}
+			continue
+		}
+		if r.size+size > messageBytes {
+			if err := r.flush(); err != nil {
+				return err
+			}
+		}
+		r.chunk.Records = append(r.chunk.Records, w)
+		r.size += size
+	}
+	if r.size >= pageBytes {
+		return r.flush()
+	}
+	return nil
+}
+
+func (r *reader) large(w *ringpb.Record) error {
+	b, err := proto.Marshal(w)
+	if err != nil {
+		return err
+	}
+	if err := r.flush(); err != nil {
+		return err
+	}
+	for len(b) > 0 {
+		n := min(len(b), messageBytes)
+		r.chunk.Piece, r.chunk.PieceEnd = b[:n], n == len(b)
+		if err := r.flush(); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func (r *reader) flush() error {
+	r.chunk.Clock = r.v.s.clock.read()
+	err := r.stream.Send(r.chunk)
+	r.chunk, r.size = &ringpb.Chunk{}, 0
+	return err
+}
+
+// maxKeys bounds one Fetch.
+const maxKeys = 1024
+
+func (v *server) Fetch(req *ringpb.FetchRequest, stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
+	if len(req.Keys) > maxKeys {
+		return v.refuse(codes.InvalidArgument, "too_large", ErrTooLarge)
+	}
+	if !v.enter(stream.Context()) {
+		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
+	}
+	defer v.leave()
+	v.s.clock.observe(req.Clock)
+	if err := v.fence(req.Base); err != nil {
+		return err
+	}
+	out := v.reader(stream)
+	for _, k := range req.Keys {
+		key, partition := Key{Space(k.Space), string(k.Place), string(k.Name)}, int(k.Partition)
+		if err := key.check(); err != nil || partition >= maxShapePartitions {
+			return v.refuse(codes.InvalidArgument, "garbage", errors.Join(ErrTooLarge, err))
+		}
+		records, err := v.s.localGet(key, partition)
+		if err != nil {
+			return v.refuse(codes.Internal, "disk", err)
+		}
+		if err := out.add(records); err != nil {
+			return err
+		}
+	}
+	return out.end(req.Base)
+}
+
+func (v *server) List(req *ringpb.ListRequest, stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
+	key, partition := Key{Space(req.Space), string(req.Place), string(req.Prefix)}, int(req.Partition)
+	if err := key.check(); err != nil || partition >= maxShapePartitions {
+		return v.refuse(codes.InvalidArgument, "garbage", errors.Join(ErrTooLarge, err))
+	}
+	if !v.enter(stream.Context()) {
+		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
+	}
+	defer v.leave()
+	v.s.clock.observe(req.Clock)
+	if err := v.fence(req.Base); err != nil {
+		return err
+	}
+	out := v.reader(stream)
+	if req.HaveCount > 0 {
+		var have placeSum
+		err := v.s.localList(key, partition, true, have.add)
+		if err != nil {
+			return v.refuse(codes.Internal, "disk", err)
+		}
+		if have.sum == req.Have && have.count == req.HaveCount {
+			out.chunk.Same = true
+			return out.end(req.Base)
+		}
+	}
+	if err := v.s.localList(key, partition, req.KeysOnly, out.add); err != nil {
+		return err
+	}
+	return out.end(req.Base)
+}
+
+func (v *server) Scan(req *ringpb.ScanRequest, stream grpc.ServerStreamingServer[ringpb.Chunk]) error {
+	if v.s.refilling.Load() || v.s.stale.Load() {
+		return v.refuse(codes.Unavailable, "refilling", errRefilling)
+	}
+	if len(req.Partitions) > maxShapePartitions || len(req.Cells) > maxShapePartitions {
+		return v.refuse(codes.InvalidArgument, "too_large", ErrTooLarge)
+	}
+	if !v.enter(stream.Context()) {
+		return v.refuse(codes.ResourceExhausted, "busy", errors.New("too many streams"))
+	}
+	defer v.leave()
+	v.s.clock.observe(req.Clock)
+	if err := v.fence(req.Base); err != nil {
+		return err
+	}
+	out := v.reader(stream)
+	var err error
+	switch {
+	case req.Held:
+		wanted := partitionSet(req.Partitions)
+		err = v.s.disk.eachHeld(func(k Key, p int) bool {
+			return wanted[p] && (req.Space == 0 || k.Space == Space(req.Space)) && hasPrefix(k.Name, req.Prefix)
+		}, out.add)
+	case len(req.Cells) > 0:
+		spans := make([]span, len(req.Cells))
+		for i, c := range req.Cells {
+			prefix := appendCellKey(nil, c.Bucket, Space(c.Space), int(c.Partition))
+			spans[i] = span{prefix, after(prefix)}
+		}
+		err = v.s.disk.each(spans, pageBytes, req.KeysOnly, nil, out.add)
+	default:
+		partitions := make([]int, len(req.Partitions))
+		for i, p := range req.Partitions {
+			partitions[i] = int(p)
+		}
+		err = v.s.localScan(Space(req.Space), partitions, string(req.Prefix), req.KeysOnly, out.add)
+	}
+	if err != nil {
+		return err
+	}
+	return out.end(req.Base)
+}
+
+func hasPrefix(name string, prefix []byte) bool {
+	return len(name) >= len(prefix) && name[:len(prefix)] == string(prefix)
+}
+
+func partitionSet(list []uint32) map[int]bool {
+	set := make(map[int]bool, len(list))
+	for _, p := range list {
+		set[int(p)] = true
+	}
+	return set
+}
+
+func (v *server) Digest(ctx context.Context, req *ringpb.DigestRequest) (*ringpb.DigestReply, error) {
+	v.s.suspect()
+	if v.s.refilling.Load() || v.s.stale.Load() {
+		return nil, v.refuse(codes.Unavailable, "refilling", errRefilling)
+	}
+	v.s.clock.observe(req.Clock)
+	select {
+	case <-v.s.cells.ready:
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	case <-v.s.closed:
+		return nil, v.refuse(codes.Unavailable, "closing", ErrClosed)
+	}
+	if err := v.fence(req.Base); err != nil {
+		return nil, err
+	}
+	epoch := v.s.knownEpoch(ctx)
+	reply := &ringpb.DigestReply{Epoch: epoch, Clock: v.s.clock.read()}
+	if epoch < req.Epoch {
+		return reply, nil
+	}
+	var wanted map[int]bool
+	if len(req.Partitions) > 0 {
+		wanted = partitionSet(req.Partitions)
+	}
+	for _, x := range v.s.cells.digest(Space(req.Space), wanted, req.ByCell, v.s.past()) {
+		reply.Cells = append(reply.Cells, &ringpb.Cell{
+			Bucket: x.bucket, Space: uint32(x.space), Partition: uint32(x.partition), Sum: x.sum, Count: uint64(x.count),
+		})
+	}
+	for p := range v.s.owed.heldPartitions() {
+		if wanted == nil || wanted[p] {
+			reply.Held = append(reply.Held, uint32(p))
+		}
+	}
+	return reply, nil
+}
+
+func (v *server) Status(ctx context.Context, req *ringpb.StatusRequest) (*ringpb.StatusReply, error) {
+	v.s.clock.observe(req.Clock)
+	if req.Epoch > v.s.knownEpoch(ctx) {
+		v.s.wake()
+	}
+	return v.s.status(), nil
+}

@@ -1,0 +1,309 @@
+package ringstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clustermaster/hashring"
+	"clustermaster/internal/seal"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+)
+
+// Peers is what the store needs of the cluster. All methods are called often and from many goroutines and must not
+// block, but for Conn, which may dial.
+type Peers interface {
+	// Self returns this master's node name ("id/incarnation").
+	Self() string
+	// Ring returns the newest ring that the cluster agreed on; nil while this master knows none.
+	Ring() *hashring.Ring
+	// Conn returns a connection to another master.
+	Conn(node string) (grpc.ClientConnInterface, error)
+	// Alive reports whether another master is reachable now.
+	Alive(node string) bool
+	// Members returns the nodes of the cluster, in the ring or not, reachable or not.
+	Members() []string
+}
+
+// Options bound and time the store. The zero value of each field means the default.
+type Options struct {
+	BucketWidth     time.Duration // expiring records are dropped in steps of this; default 1 h, best keep_jobs_seconds/24
+	TombstoneFor    time.Duration // ring_tombstone_seconds; default 72 h; hints live no longer
+	WriteTimeout    time.Duration // of one RPC that writes; default 5 s
+	ReadTimeout     time.Duration // of one read, and the longest silence within a list or scan; default 10 s
+	ReadyTimeout    time.Duration // how long an operation waits for the first ring; default 5 s
+	StreamTimeout   time.Duration // of one list or scan of another master as a whole; default 10 min
+	StatusEvery     time.Duration // between questions to each other master; default 1 s
+	RepairEvery     time.Duration // between comparisons with all others when nothing happened; default 10 min
+	ExpireEvery     time.Duration // between looks for buckets that ended; default 1 min
+	TransferRate    int64         // cluster_transfer_rate, bytes per second fetched for repair and ring changes; default 64 MiB
+	ScrubEvery      time.Duration // between reads of all records, to find rot; default 24 h
+	ScrubRate       int64         // bytes per second read for that; default 4 MiB
+	MaxRecord       int           // bytes of one value; default 160 MiB: max_frame_size and what surrounds it
+	MaxList         int           // bytes of the answer to one List; default 512 MiB
+	WriteQueue      int           // writes that wait for the disk; default 4096
+	LaneRecords     int           // records that wait for one other master; default 16384
+	LaneBytes       int64         // bytes that wait for one other master; default 64 MiB
+	Streams         int           // reads and scans served to other masters at once; default 64
+	CacheBytes      int64         // Pebble's block cache; default 4 MiB
+	MemTableBytes   int           // one of at most three; default 4 MiB
+	Now             func() time.Time
+	Tick            time.Duration // pace of the loops in Run; default 200 ms
+	WriteRPCs       int           // writes under way to one other master; default 2
+	LookAgain       time.Duration // how often a write looks whether the owners it waits for are still alive; default 50 ms
+	RepairsInFlight int           // read repairs under way; default 64
+	Room            func() error  // says why this disk takes no more records (it is almost full), or nil; default: always nil
+	Seal            *seal.Key     // seals all files; nil leaves them open
+	PartBytes       int64         // memory for the parts of records that questions looked at; default 32 MiB
+
+	fs vfs.FS // tests: another file system; nil: the machine's
+
+	Compilers map[Space]Compiler // of the questions that can be put about spaces; see Ask
+}
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+func (o Options) withDefaults() Options {
+	def(&o.BucketWidth, time.Hour)
+	def(&o.TombstoneFor, 72*time.Hour)
+	def(&o.WriteTimeout, 5*time.Second)
+	def(&o.ReadTimeout, 10*time.Second)
+	def(&o.ReadyTimeout, 5*time.Second)
+	def(&o.StreamTimeout, 10*time.Minute)
+	def(&o.StatusEvery, time.Second)
+	def(&o.RepairEvery, 10*time.Minute)
+	def(&o.ExpireEvery, time.Minute)
+	def(&o.TransferRate, 64<<20)
+	def(&o.ScrubEvery, 24*time.Hour)
+	def(&o.ScrubRate, 4<<20)
+	def(&o.MaxRecord, 160<<20)
+	def(&o.MaxList, 512<<20)
+	def(&o.WriteQueue, 4096)
+	def(&o.LaneRecords, 16384)
+	def(&o.LaneBytes, 64<<20)
+	def(&o.Streams, 64)
+	def(&o.CacheBytes, 4<<20)
+	def(&o.MemTableBytes, 4<<20)
+	def(&o.Tick, 200*time.Millisecond)
+	def(&o.WriteRPCs, 2)
+	def(&o.LookAgain, 50*time.Millisecond)
+	def(&o.RepairsInFlight, 64)
+	def(&o.PartBytes, 32<<20)
+	if o.Room == nil {
+		o.Room = func() error { return nil }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// Store keeps records on the masters that own them. It is safe for concurrent use.
+type Store struct {
+	self   string
+	node   uint64 // this master in versions
+	peers  Peers
+	opts   Options
+	log    *slog.Logger
+	met    *metrics
+	clock  *clock
+	disk   *disk
+	dir    string
+	damage damageReport
+
+	contact   atomic.Int64    // when this master was last in contact with others, seconds since 1970; 0: not known
+	noted     int64           // contact as it is on disk; the ring loop's
+	stale     atomic.Bool     // what is here may have been deleted: nothing is answered by it
+	lackingMu sync.Mutex      // guards lacking
+	lacking   map[string]bool // nodes that lack tombstones which are gone
+	refilling atomic.Bool     // the store was damaged and lacks what it held
+
+	cells  *cells
+	owed   *owed
+	parts  *parts
+	commit *committer
+
+	rings rings
+	view  atomic.Pointer[view]
+
+	lanesMu sync.Mutex // guards lanes
+	lanes   map[string]*lane
+
+	heard   heard
+	syncing syncing
+
+	streams chan struct{}   // one token for each stream served
+	repairs chan struct{}   // one token for each read repair under way
+	kick    chan struct{}   // wakes Run's loops, capacity 1
+	life    context.Context // ends when the store closes: parent of RPCs that no caller waits for
+	end     context.CancelFunc
+	closed  chan struct{}
+	once    sync.Once
+	wg      sync.WaitGroup // goroutines that Close waits for
+	closing sync.RWMutex   // read-held while a goroutine is added to wg, so that none is after Close
+	closeOK bool           // under closing
+}
+
+// Open opens or makes the store in dir. It serves reads and writes from then on; Run keeps the copies together and must
+// run beside. Log nil discards, reg nil registers no metrics. The caller closes the store.
+func Open(dir string, peers Peers, opts Options, log *slog.Logger, reg prometheus.Registerer) (*Store, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	log = log.With("component", "ringstore")
+	opts = opts.withDefaults()
+	s, err := open(dir, peers, opts, log, reg, false)
+	if !isDamage(err) {
+		return s, err
+	}
+	aside, moveErr := moveAside(opts.files(), dir, opts.Now())
+	if moveErr != nil {
+		return nil, errors.Join(err, moveErr)
+	}
+	log.Error(toldDamage, "err", err, "path", aside)
+	return open(dir, peers, opts, log, reg, true)
+}
+
+func open(dir string, peers Peers, opts Options, log *slog.Logger, reg prometheus.Registerer, anew bool) (*Store, error) {
+	damage := make(damageReport, 1)
+	d, err := openDisk(dir, opts, log, damage)
+	if err != nil {
+		return nil, err
+	}
+	o, err := loadOwed(d)
+	if err != nil {
+		d.db.Close()
+		return nil, fmt.Errorf("open ring store %s: %w", dir, err)
+	}
+	s := &Store{
+		self: peers.Self(), node: incarnation(peers.Self()), peers: peers, opts: opts, log: log,
+		clock: &clock{now: opts.Now}, disk: d, cells: newCells(), owed: o, parts: newParts(opts),
+		dir: dir, damage: damage, lacking: map[string]bool{},
+		lanes:   map[string]*lane{},
+		streams: make(chan struct{}, opts.Streams), repairs: make(chan struct{}, opts.RepairsInFlight),
+		kick: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.met = newMetrics(reg, s)
+	s.heard.start(peers.Members(), s.self)
+	if err = nil; anew {
+		err = s.beginAnew(d)
+	}
+	if err == nil {
+		err = s.prepare()
+	}
+	if err != nil {
+		s.met.unregister()
+		d.db.Close()
+		return nil, fmt.Errorf("open ring store %s: %w", dir, err)
+	}
+	s.spawn(s.watchDamage)
+	return s, nil
+}
+
+// prepare starts the committer and the count of what is on disk.
+func (s *Store) prepare() error {
+	floor, err := s.loadView()
+	if err != nil {
+		return err
+	}
+	mark, err := s.disk.meta(refillMeta)
+	if err != nil {
+		return err
+	}
+	s.refilling.Store(mark != nil)
+	if err := s.loadAway(); err != nil {
+		return err
+	}
+	kept, err := s.loadCells()
+	if err != nil {
+		return err
+	}
+	if kept {
+		s.commit = startCommitter(s.disk, s.cells, s.owed, s.parts, s.met, s.opts, floor, true)
+		s.cells.counted()
+		return nil
+	}
+	snapshot := s.disk.db.NewSnapshot() // before the first write: later ones count themselves
+	s.commit = startCommitter(s.disk, s.cells, s.owed, s.parts, s.met, s.opts, floor, false)
+	s.spawn(func() {
+		_, done, err := s.disk.use()
+		if err == nil {
+			err = s.countCells(snapshot)
+			err = errors.Join(err, snapshot.Close())
+			done()
+		}
+		if err != nil {
+			s.log.Error("count records; copies are not compared until the next start", "err", err)
+			return
+		}
+		if err := s.keepCells(); err != nil {
+			s.log.Warn("keep the digests of records; they are counted again at the next start", "err", err)
+		}
+		s.cells.counted()
+		s.wake()
+	})
+	return nil
+}
+
+// RaiseLevel brings what is on disk to the formats of the cluster's level, which has risen.
+func (s *Store) RaiseLevel(to int) error { return s.disk.raise(pebbleAt(to)) }
+
+// spawn runs f in a goroutine that Close waits for; it reports false, and does not, after Close.
+func (s *Store) spawn(f func()) bool {
+	s.closing.RLock()
+	defer s.closing.RUnlock()
+	if s.closeOK {
+		return false
+	}
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		f()
+	}()
+	return true
+}
+
+// wake makes Run look at once.
+func (s *Store) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Close finishes what is queued and closes the disk. Run must have returned and the RPC server must have stopped.
+func (s *Store) Close() error {
+	var err error
+	s.once.Do(func() {
+		close(s.closed)
+		s.end()
+		s.closing.Lock()
+		s.closeOK = true
+		s.closing.Unlock()
+		s.lanesMu.Lock()
+		for _, l := range s.lanes {
+			l.close()
+		}
+		s.lanesMu.Unlock()
+		s.wg.Wait()
+		s.commit.close()
+		if e := s.disk.db.Close(); e != nil {
+			err = fmt.Errorf("close ring store: %w", e)
+		}
+		s.met.unregister()
+	})
+	return err
+}

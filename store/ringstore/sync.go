@@ -1,0 +1,317 @@
+package ringstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"clustermaster/hashring"
+	"clustermaster/store/ringstore/ringpb"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// syncing is how far this master is with filling its partitions.
+type syncing struct {
+	mu        sync.Mutex // guards all below
+	completed uint64     // the newest ring all of whose own partitions are filled
+	pending   int        // partitions still to be filled
+	changing  int        // of these when filling began
+	moved     uint64     // bytes fetched for the pending ring
+	begun     time.Time  // of filling
+}
+
+func (y *syncing) reset() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.completed, y.pending = 0, 0
+}
+
+func (y *syncing) left() int {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.pending
+}
+
+func (y *syncing) done() uint64 {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.completed
+}
+
+// countCells adds up what was on disk when the store opened, and brings the clock past all versions there. It reads every
+// record: a store does so once, when it has no digests on disk that hold.
+func (s *Store) countCells(snapshot *pebble.Snapshot) error {
+	it, err := snapshot.NewIter(&pebble.IterOptions{LowerBound: []byte{kindRecord}, UpperBound: []byte{kindRecord + 1}})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	var deltas []delta
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		key, partition, bucket, err := parseRecordKey(it.Key())
+		if err != nil {
+			return err
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		h, err := parseHeader(value)
+		if err != nil {
+			return err
+		}
+		s.clock.observe(h.version.Clock)
+		deltas = append(deltas, delta{
+			cellID{bucket, key.Space, uint16(partition)},
+			cell{sum(key.Place, key.Name, h.version), 1, int64(len(it.Key()) + len(value)), h.version.Clock},
+		})
+		if n++; len(deltas) == 1024 {
+			s.cells.apply(deltas)
+			deltas = deltas[:0]
+			select {
+			case <-s.closed:
+				return ErrClosed
+			default:
+			}
+		}
+	}
+	s.cells.apply(deltas)
+	return it.Error()
+}
+
+// past is the end of the newest bucket whose records count as gone.
+func (s *Store) past() uint64 { return uint64(max(s.opts.Now().Unix(), 0)) }
+
+// pullFrom compares partitions with one other master and fetches what this one lacks. It does so as far as that master
+// knows a ring at least as new as epoch, so that no write of an older ring can slip past the comparison.
+func (s *Store) pullFrom(ctx context.Context, node string, partitions []int, epoch uint64, by string) error {
+	if len(partitions) == 0 {
+		return nil
+	}
+	select {
+	case <-s.cells.ready:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	list := make([]uint32, len(partitions))
+	wanted := make(map[int]bool, len(partitions))
+	for i, p := range partitions {
+		list[i] = uint32(p)
+		wanted[p] = true
+	}
+	reply, err := s.askDigest(ctx, node, &ringpb.DigestRequest{Epoch: epoch, Partitions: list})
+	if err != nil {
+		return err
+	}
+	if reply.Epoch < epoch {
+		return fmt.Errorf("compare with %s: it knows ring %d, not yet %d", node, reply.Epoch, epoch)
+	}
+	mine := map[uint16]sumOf{}
+	for _, x := range s.cells.digest(0, wanted, false, s.past()) {
+		mine[x.partition] = x
+	}
+	var differ []uint32
+	for _, x := range fromCells(reply.Cells) {
+		if wanted[int(x.partition)] && mine[x.partition].sum != x.sum {
+			differ = append(differ, uint32(x.partition))
+		}
+	}
+	for part := range slices.Chunk(differ, disputedAtOnce) {
+		if err := s.pullPartitions(ctx, node, part, epoch, by); err != nil {
+			return err
+		}
+	}
+	if held := slices.DeleteFunc(reply.Held, func(p uint32) bool { return !wanted[int(p)] }); len(held) > 0 {
+		req := &ringpb.ScanRequest{Epoch: epoch, Partitions: held, Held: true}
+		return s.pullScan(ctx, node, req, func(records []Record) error { return s.take(ctx, records, by) })
+	}
+	return nil
+}
+
+// pullPartitions compares cell by cell, then key by key, and fetches the records that this master lacks.
+func (s *Store) pullPartitions(ctx context.Context, node string, partitions []uint32, epoch uint64, by string) error {
+	reply, err := s.askDigest(ctx, node, &ringpb.DigestRequest{Epoch: epoch, Partitions: partitions, ByCell: true})
+	if err != nil {
+		return err
+	}
+	mine := map[cellID]uint64{}
+	for _, x := range s.cells.digest(0, partitionSet(partitions), true, s.past()) {
+		mine[x.cellID] = x.sum
+	}
+	req := &ringpb.ScanRequest{Epoch: epoch, KeysOnly: true}
+	for _, c := range reply.Cells {
+		id := cellID{c.Bucket, Space(c.Space), uint16(c.Partition)}
+		if mine[id] != c.Sum {
+			req.Cells = append(req.Cells, c)
+		}
+	}
+	if len(req.Cells) == 0 {
+		return nil
+	}
+	return s.pullScan(ctx, node, req, func(keys []Record) error {
+		var lack []Record
+		for i := range keys {
+			have, found, err := s.disk.get(keys[i].Key, keys[i].partition)
+			if err != nil {
+				return err
+			}
+			if !found || wins(keys[i].flags, keys[i].Version, have.flags, have.Version) {
+				lack = append(lack, keys[i])
+			}
+		}
+		for part := range slices.Chunk(lack, maxKeys/4) {
+			if err := s.fetchKeys(ctx, node, part, epoch, by); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *Store) pullScan(ctx context.Context, node string, req *ringpb.ScanRequest, fn func([]Record) error) error {
+	client, err := s.client(node)
+	if err != nil {
+		return err
+	}
+	req.Clock = s.clock.read()
+	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
+	defer cancel()
+	stream, err := client.Scan(ctx, req)
+	if err != nil {
+		return fmt.Errorf("compare with %s: %w", node, err)
+	}
+	_, err = s.receive(node, stream, cancel, fn)
+	return err
+}
+
+func (s *Store) fetchKeys(ctx context.Context, node string, keys []Record, epoch uint64, by string) error {
+	client, err := s.client(node)
+	if err != nil {
+		return err
+	}
+	req := &ringpb.FetchRequest{Clock: s.clock.read(), Epoch: epoch}
+	for i := range keys {
+		k := &keys[i]
+		req.Keys = append(req.Keys, &ringpb.Key{Space: uint32(k.Space), Place: []byte(k.Place), Name: []byte(k.Name), Partition: uint32(k.partition)})
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.StreamTimeout)
+	defer cancel()
+	stream, err := client.Fetch(ctx, req)
+	if err != nil {
+		return fmt.Errorf("fetch from %s: %w", node, err)
+	}
+	_, err = s.receive(node, stream, cancel, func(records []Record) error { return s.take(ctx, records, by) })
+	return err
+}
+
+// take merges fetched records into this disk, durable when it returns, and keeps to the transfer rate.
+func (s *Store) take(ctx context.Context, records []Record, by string) error {
+	bytes := 0
+	changes := make([]change, 0, len(records))
+	for i := range records {
+		if err := records[i].check(s.opts.MaxRecord); err != nil {
+			return err
+		}
+		s.clock.observe(records[i].Version.Clock)
+		bytes += len(records[i].Value) + len(records[i].Name) + len(records[i].Place) + 64
+		changes = append(changes, change{rec: records[i]})
+	}
+	if err := s.commit.do(ctx, &task{changes: changes}); err != nil {
+		return err
+	}
+	s.met.repaired.WithLabelValues(by).Add(float64(len(changes)))
+	s.met.fetched.Add(float64(bytes))
+	s.syncing.mu.Lock()
+	s.syncing.moved += uint64(bytes)
+	s.syncing.mu.Unlock()
+	return pause(ctx, time.Duration(float64(bytes)/float64(s.opts.TransferRate)*float64(time.Second)))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fill brings this master's partitions of the newest ring up to date from all live members. It returns nil when for
+// each partition whose owners change enough owners of the base ring were heard that no acknowledged record is missing.
+func (s *Store) fill(ctx context.Context, v *view) error {
+	next := v.latest()
+	var todo []int
+	for _, p := range hashring.Changed(v.base, next) {
+		if next.Owns(s.self, p) {
+			todo = append(todo, p)
+		}
+	}
+	s.syncing.mu.Lock()
+	if s.syncing.pending == 0 {
+		s.syncing.begun, s.syncing.moved = s.opts.Now(), 0
+	}
+	s.syncing.pending, s.syncing.changing = len(todo), len(todo)
+	s.syncing.mu.Unlock()
+	// The newest epoch is in force here already, so own writes of older ones can't slip past either.
+	var errs []error
+	left := 0
+	for part := range slices.Chunk(todo, 32) {
+		heard := map[string]bool{s.self: true}
+		for _, node := range v.members() {
+			if node == s.self || !s.alive(node) {
+				continue
+			}
+			if err := s.pullFrom(ctx, node, part, next.Epoch(), "transfer"); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			heard[node] = true
+		}
+		for _, p := range part {
+			if s.enoughHeard(v, p, heard) {
+				s.syncing.mu.Lock()
+				s.syncing.pending--
+				s.syncing.mu.Unlock()
+			} else {
+				left++
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if left > 0 {
+		return fmt.Errorf("fill %d of %d partitions of ring %d: %w", left, len(todo), next.Epoch(), errors.Join(append(errs, errors.New("too few of their owners answered"))...))
+	}
+	s.syncing.mu.Lock()
+	s.syncing.completed = max(s.syncing.completed, next.Epoch())
+	s.syncing.mu.Unlock()
+	return nil
+}
+
+// enoughHeard reports whether the nodes heard hold every acknowledged record of a partition among them: a read quorum
+// of its base owners, or all of those that the cluster still has.
+func (s *Store) enoughHeard(v *view, p int, heard map[string]bool) bool {
+	members := s.peers.Members()
+	owners := v.base.Owners(p)
+	n, remain := 0, 0
+	for _, o := range owners {
+		if heard[o] {
+			n++
+		}
+		if o == s.self || v.latest().Has(o) || slices.Contains(members, o) {
+			remain++
+		}
+	}
+	return n >= min(v.base.ReadQuorum(), remain)
+}

@@ -1,0 +1,231 @@
+package ringstore
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// readFS counts the bytes that are read of table files.
+type readFS struct {
+	vfs.FS
+	n atomic.Int64
+}
+
+type readFile struct {
+	vfs.File
+	n *atomic.Int64
+}
+
+func (f *readFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	file, err := f.FS.Open(name, opts...)
+	if err == nil && strings.HasSuffix(name, ".sst") {
+		file = readFile{file, &f.n}
+	}
+	return file, err
+}
+
+func (f readFile) ReadAt(b []byte, at int64) (int, error) {
+	n, err := f.File.ReadAt(b, at)
+	f.n.Add(int64(n))
+	return n, err
+}
+
+// counted is what a store would count if it read all of its records.
+func counted(t *testing.T, s *Store) map[cellID]cell {
+	t.Helper()
+	other := &Store{cells: newCells(), clock: &clock{now: time.Now}, closed: make(chan struct{})}
+	snapshot := s.disk.db.NewSnapshot()
+	defer snapshot.Close()
+	if err := other.countCells(snapshot); err != nil {
+		t.Fatal(err)
+	}
+	return other.cells.all()
+}
+
+// sameCells compares digests; what is newest may be that of a record which is gone.
+func sameCells(t *testing.T, what string, got, want map[cellID]cell) {
+	t.Helper()
+	forget := func(m map[cellID]cell) map[cellID]cell {
+		out := map[cellID]cell{}
+		for id, x := range m {
+			x.newest = 0
+			out[id] = x
+		}
+		return out
+	}
+	if g, w := forget(got), forget(want); !maps.Equal(g, w) {
+		t.Errorf("%s: %d cells %v, want %d %v", what, len(g), g, len(w), w)
+	}
+}
+
+// A start reads no records: it takes next to no time however much is stored. CLUSTERMASTER_LONG makes the store 5 GB.
+func TestStartReadsNoRecords(t *testing.T) {
+	t.Parallel()
+	records, size, long := 4000, 16<<10, os.Getenv("CLUSTERMASTER_LONG") != ""
+	files := &readFS{FS: vfs.NewMem()}
+	dir := "ring"
+	if long {
+		records, files.FS, dir = 5<<30/size, privateFS{vfs.Default}, t.TempDir()
+	}
+	opts := Options{fs: files}
+	s, err := Open(dir, newAlone(), opts, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	var wg sync.WaitGroup
+	for w := range 16 {
+		wg.Go(func() {
+			value := make([]byte, size)
+			random := rand.NewChaCha8([32]byte{byte(w)})
+			for i := w; i < records; i += 16 {
+				random.Read(value)
+				put := Put{Space: SpaceJobs, Name: "r", Value: value, Expires: time.Now().Add(24 * time.Hour), Exact: true}
+				if _, err := s.Write(ctx, fmt.Sprintf("job%d", i), put); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if !long { // else compactions go on after the start, and read what they move
+		if err := s.disk.db.Compact(ctx, []byte{0}, []byte{0xff}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := s.cells.all()
+	last := s.clock.read()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 2 {
+		files.n.Store(0)
+		began := time.Now()
+		if s, err = Open(dir, newAlone(), opts, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		<-s.cells.ready
+		if _, found, err := s.Get(ctx, Key{SpaceJobs, "job77", "r"}); err != nil || !found {
+			t.Errorf("after a start: %v, %v", found, err)
+		}
+		took := time.Since(began)
+		if n, most := files.n.Load(), int64(records*size/20); n > most && !long {
+			t.Errorf("round %d: the start read %d bytes of %d, want at most %d", round, n, records*size, most)
+		}
+		if took > 2*time.Second {
+			t.Errorf("round %d: the start took %v", round, took)
+		}
+		t.Logf("start of a store of %d MB: %v, %d KB read", records*size>>20, took, files.n.Load()>>10)
+		sameCells(t, "after a start", s.cells.all(), want)
+		if s.clock.read() < last {
+			t.Errorf("the clock is at %d, before %d", s.clock.read(), last)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The digests on disk are right after writes, deletions, expiry and another program's opening.
+func TestDigestsAreKept(t *testing.T) {
+	t.Parallel()
+	mem, now := vfs.NewMem(), &shiftClock{}
+	opts := Options{fs: mem, Now: now.Now, TombstoneFor: time.Minute, BucketWidth: time.Minute}
+	ctx := ctxFor(t)
+	for round := range 6 {
+		s, err := Open("ring", newAlone(), opts, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-s.cells.ready
+		sameCells(t, fmt.Sprintf("start %d", round), s.cells.all(), counted(t, s))
+		for i := range 40 {
+			k := Key{SpaceMinions, fmt.Sprintf("m%d", i), "grains"}
+			if err := s.Put(ctx, k, []byte(fmt.Sprint(round)), time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("j%d-%d", round, i), "r"}, nil, now.Now().Add(90*time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if i%3 == round%3 {
+				if err := s.Delete(ctx, k.Space, k.Place, k.Name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		now.add(100 * time.Second)
+		if err := s.expire(ctx); err != nil {
+			t.Fatal(err)
+		}
+		sameCells(t, fmt.Sprintf("end of %d", round), s.cells.all(), counted(t, s))
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if round == 3 { // as an older release does, which knows of no digests
+			db, err := pebble.Open("ring", &pebble.Options{FS: mem, Logger: pebbleLog{s.log}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := db.DeleteRange(bucketKey(never), []byte{kindRecord + 1}, pebble.Sync); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A machine that loses power has on disk all that was acknowledged, and digests that fit what is there.
+func TestPowerLossKeepsWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewCrashableMem()
+	for round := range 4 {
+		s, err := Open("ring", newAlone(), Options{fs: mem, MemTableBytes: 64 << 10}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-s.cells.ready
+		sameCells(t, "after a power loss", s.cells.all(), counted(t, s))
+		ctx := ctxFor(t)
+		for r := range round {
+			for i := range 200 {
+				k := Key{SpaceJobs, fmt.Sprintf("j%d-%d", r, i), "r"}
+				if got, found, err := s.Get(ctx, k); err != nil || !found || string(got.Value) != k.Place {
+					t.Fatalf("round %d: %v was acknowledged: %v, %v", round, k, found, err)
+				}
+			}
+		}
+		if v := s.view.Load(); round > 0 && (v == nil || v.latest().Epoch() != 1) {
+			t.Errorf("round %d: the ring that was taken over is gone", round)
+		}
+		var wg sync.WaitGroup
+		for w := range 8 {
+			wg.Go(func() {
+				for i := w; i < 200; i += 8 {
+					place := fmt.Sprintf("j%d-%d", round, i)
+					if err := s.Put(ctx, Key{SpaceJobs, place, "r"}, []byte(place), time.Time{}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		crashed := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50 * (round % 2), RNG: rand.New(rand.NewPCG(uint64(round), 1))})
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		mem = crashed
+	}
+}

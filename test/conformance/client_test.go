@@ -1,0 +1,324 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermaster/test/e2e"
+	transport "clustermaster/transport/minion"
+	"clustermaster/wire"
+)
+
+// answerLimit is how long a request may stay without an answer.
+const answerLimit = 15 * time.Second
+
+func hostPort(addr string, port int) string { return net.JoinHostPort(addr, strconv.Itoa(port)) }
+
+// exchange sends one request on a connection of its own.
+func exchange(addr string, payload []byte, limit time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	c, err := transport.DialRequests(ctx, hostPort(addr, e2e.RequestPort), transport.ClientOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Do(ctx, payload)
+}
+
+// send is exchange for a request that must be answered.
+func (m *subject) send(t testing.TB, payload []byte) []byte {
+	t.Helper()
+	reply, err := exchange(m.Addr, payload, answerLimit)
+	if err != nil {
+		t.Fatalf("request of %d bytes: %v", len(payload), err)
+	}
+	return reply
+}
+
+// clear sends a clear load.
+func (m *subject) clear(t testing.TB, version, load any) []byte {
+	t.Helper()
+	return m.send(t, pack(t, envelope("clear", version, load)))
+}
+
+// envelope is the outer map of a request; a version of nil is left out.
+func envelope(enc string, version, load any) wire.Map {
+	e := wire.Map{{Key: "enc", Value: enc}, {Key: "load", Value: load}}
+	if version != nil {
+		e = append(e, wire.Pair{Key: "version", Value: version})
+	}
+	return e
+}
+
+// keyNumber is one of a few RSA keys, made when first asked for.
+func keyNumber(t testing.TB, n int) *wire.PrivateKey {
+	t.Helper()
+	k, err := keys[n]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+var keys = func() (list [3]func() (*wire.PrivateKey, error)) {
+	for i := range list {
+		list[i] = sync.OnceValues(func() (*wire.PrivateKey, error) { return wire.GeneratePrivateKey(2048) })
+	}
+	return list
+}()
+
+func newNonce(t testing.TB) string {
+	t.Helper()
+	n, err := wire.NewNonce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// masterKey is the master's public key, learned by a sign-in and known from then on.
+func (m *subject) masterKey(t testing.TB) *wire.PublicKey {
+	t.Helper()
+	if m.key == nil {
+		m.key = m.signIn(t, "ok-first", 3).got.Master
+	}
+	return m.key
+}
+
+// client is the minion's side of the channel under one id.
+type client struct {
+	wire.AuthRequest
+	got   wire.AuthAnswer
+	m     *subject
+	reply []byte // the sign-in's
+	tok   []byte
+}
+
+// newClient makes a minion that has not signed in.
+func (m *subject) newClient(t testing.TB, id string, version int) *client {
+	t.Helper()
+	c := &client{m: m, AuthRequest: wire.AuthRequest{ID: id, Version: version, Key: keyNumber(t, 0)}}
+	if version > 2 {
+		c.EncAlgo, c.SigAlgo = wire.EncSHA1, wire.SigSHA1
+	}
+	if m.cfg == open.name {
+		c.VerifySign = m.signKey(t)
+	}
+	return c
+}
+
+// auth sends the sign-in, changed by edit, and has the answer judged as the release with that version does.
+func (c *client) auth(t testing.TB, edit ...func(load wire.Map) wire.Map) error {
+	t.Helper()
+	c.Nonce = newNonce(t)
+	packed, err := c.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(edit) > 0 {
+		outer := unpack(t, packed).(wire.Map)
+		load, _ := outer.Get("load")
+		for _, f := range edit {
+			load = f(load.(wire.Map))
+		}
+		packed = pack(t, outer.Set("load", load))
+	}
+	c.reply = c.m.send(t, packed)
+	c.got, err = wire.OpenAuthReply(c.AuthRequest, c.reply)
+	return err
+}
+
+// signIn is a minion that was accepted; its id must be one that the master accepts by itself.
+func (m *subject) signIn(t testing.TB, id string, version int) *client {
+	t.Helper()
+	c := m.newClient(t, id, version)
+	if err := c.auth(t); err != nil || !c.got.Accepted {
+		t.Fatalf("%s signs in: %v, %s", id, err, show(t, c.reply))
+	}
+	var err error
+	if c.tok, err = wire.TokenSalt(c.Key); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// crypt is the key of this client's requests.
+func (c *client) crypt() *wire.Crypticle {
+	if c.Version > 2 {
+		return wire.NewCrypticle(c.got.Session)
+	}
+	return wire.NewCrypticle(c.got.AES)
+}
+
+// load completes a command's load with what the channel adds.
+func (c *client) load(t testing.TB, cmd string, more ...wire.Pair) wire.Map {
+	t.Helper()
+	m := append(wire.Map{{Key: "cmd", Value: cmd}}, more...)
+	if c.Version > 1 {
+		m = m.Set("nonce", newNonce(t))
+	}
+	if c.Version > 2 {
+		m = m.Set("ts", time.Now().Unix()).Set("tok", c.tok).Set("id", c.ID)
+	}
+	return m
+}
+
+func pair(key string, v any) wire.Pair { return wire.Pair{Key: key, Value: v} }
+
+// seal packs a complete load, which may be any value, as a request.
+func (c *client) seal(t testing.TB, load any, edit ...func(outer wire.Map) wire.Map) []byte {
+	t.Helper()
+	return c.sealWith(t, c.crypt(), load, edit...)
+}
+
+func (c *client) sealWith(t testing.TB, key *wire.Crypticle, load any, edit ...func(outer wire.Map) wire.Map) []byte {
+	t.Helper()
+	sealed, err := key.Seal(pack(t, load), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer := envelope("aes", c.Version, sealed)
+	if c.Version > 2 {
+		outer = append(outer, wire.Pair{Key: "id", Value: c.ID}, wire.Pair{Key: "enc_algo", Value: c.EncAlgo}, wire.Pair{Key: "sig_algo", Value: c.SigAlgo})
+	}
+	for _, f := range edit {
+		outer = f(outer)
+	}
+	return pack(t, outer)
+}
+
+// open opens the sealed reply to a load, which tells the nonce.
+func (c *client) open(reply []byte, load wire.Map) (any, error) {
+	var n string
+	if c.Version > 1 {
+		n = load.String("nonce")
+	}
+	raw, err := wire.OpenReply(c.crypt(), reply, n)
+	if err != nil {
+		return nil, err
+	}
+	return raw.Unpack()
+}
+
+// request makes a request that must be served and returns the value of the reply.
+func (c *client) request(t testing.TB, cmd string, more ...wire.Pair) any {
+	t.Helper()
+	load := c.load(t, cmd, more...)
+	reply := c.m.send(t, c.seal(t, load))
+	v, err := c.open(reply, load)
+	if err != nil {
+		t.Fatalf("%s: %v: %s", cmd, err, show(t, reply))
+	}
+	return v
+}
+
+// pillarLoad is what a minion sends for its pillar.
+func (c *client) pillarLoad(t testing.TB) wire.Map {
+	t.Helper()
+	return c.load(t, "_pillar", wire.Pair{Key: "id", Value: c.ID}, wire.Pair{Key: "grains", Value: wire.Map{{Key: "os", Value: "Debian"}, {Key: "ipv4", Value: []any{c.m.Addr}}}},
+		wire.Pair{Key: "saltenv", Value: nil}, wire.Pair{Key: "pillarenv", Value: nil}, wire.Pair{Key: "pillar_override", Value: wire.Map{}},
+		wire.Pair{Key: "extra_minion_data", Value: wire.Map{}}, wire.Pair{Key: "ver", Value: "2"}, wire.Pair{Key: "tok", Value: c.tok})
+}
+
+// sender is what wire needs to judge private replies.
+func (c *client) sender() wire.Sender {
+	return wire.Sender{Version: c.Version, ID: c.ID, Tok: c.tok, EncAlgo: c.EncAlgo, SigAlgo: c.SigAlgo}
+}
+
+// with sets a key, without takes keys away, in a map that is being edited.
+func with(key string, v any) func(wire.Map) wire.Map {
+	return func(m wire.Map) wire.Map { return slices.Clone(m).Set(key, v) }
+}
+
+func without(keys ...string) func(wire.Map) wire.Map {
+	return func(m wire.Map) wire.Map { return m.Without(keys...) }
+}
+
+// subscriber hears a master's publications.
+type subscriber struct {
+	conn *transport.SubscribeClient
+	got  chan [][]byte
+}
+
+// subscribe connects to the publish port and waits until the subscription is in force.
+func subscribe(t testing.TB, addr string, topics ...string) *subscriber {
+	t.Helper()
+	return subscribeFrom(t, nil, addr, topics...)
+}
+
+func subscribeFrom(t testing.TB, from net.IP, addr string, topics ...string) *subscriber {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	conn, err := transport.DialSubscribe(ctx, hostPort(addr, e2e.PublishPort), topics, transport.ClientOptions{LocalAddr: &net.TCPAddr{IP: from}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &subscriber{conn: conn, got: make(chan [][]byte, 1000)}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			frames, err := conn.Next()
+			if err != nil {
+				return
+			}
+			s.got <- frames
+		}
+	}()
+	t.Cleanup(func() { conn.Close(); <-ended })
+	select {
+	case <-conn.Confirmed():
+	case <-ctx.Done():
+		t.Fatal("subscription not confirmed")
+	}
+	return s
+}
+
+// next waits for a publication.
+func (s *subscriber) next(t testing.TB, limit time.Duration) [][]byte {
+	t.Helper()
+	select {
+	case frames := <-s.got:
+		return frames
+	case <-time.After(limit):
+		t.Fatalf("no publication in %v", limit)
+		return nil
+	}
+}
+
+// frames says how a message is framed.
+func framing(frames [][]byte) string {
+	if len(frames) == 2 {
+		return fmt.Sprintf("%s + payload", frames[0])
+	}
+	return fmt.Sprintf("%d frame", len(frames))
+}
+
+// readKey reads a public key's file.
+func readKey(t testing.TB, path string) *wire.PublicKey {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := wire.ParsePublicKey(string(b))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return k
+}
+
+// signKey is the key with which a master proves its own (master_sign_pubkey).
+func (m *subject) signKey(t testing.TB) *wire.PublicKey {
+	t.Helper()
+	return readKey(t, m.path("pki", "master_sign.pub"))
+}

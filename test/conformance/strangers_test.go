@@ -1,0 +1,350 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"clustermaster/test/e2e"
+	"clustermaster/tools/simminion"
+	transport "clustermaster/transport/minion"
+	"clustermaster/wire"
+)
+
+// besieged is the master that strangers attack who have no accepted key.
+var besieged = variant{name: "besieged", options: `autosign_file: DIR/autosign.conf
+max_connections: 300
+max_connections_per_source: 120
+`, files: map[string]string{"autosign.conf": "ok-*\n"}}
+
+// narrow takes small requests only.
+var narrow = variant{name: "narrow", options: "autosign_file: DIR/autosign.conf\nmax_frame_size: 1048576\n", files: besieged.files}
+
+// TestStrangers has strangers attack a running master, which serves its minions meanwhile.
+func TestStrangers(t *testing.T) {
+	s := newSuite(t)
+	for _, l := range []line{
+		{"subscribers", besieged, ours, testFleetingSubscribers},
+		{"connections", besieged, ours, testConnectionShare},
+		{"decoding", besieged, ours, testDenseMessages},
+		{"decoding_of_a_minion", narrow, ours, testDenseRequest},
+	} {
+		s.each(l)
+	}
+}
+
+// stranger is where strangers connect from.
+func (m *subject) stranger() net.IP { return net.ParseIP(m.base.Master(150)) }
+
+// garrison starts minions of this master that answer until the test ends.
+func garrison(t *testing.T, m *subject, prefix string, n int) []string {
+	t.Helper()
+	key, err := simminion.KeyOf(keyNumber(t, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet, err := simminion.NewFleet(simminion.Config{Master: hostPort(m.Addr, e2e.RequestPort), LocalAddr: net.ParseIP(m.base.Master(151)), AcceptanceWait: time.Second},
+		prefix, n, []*simminion.Key{key}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- fleet.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	ready, over := context.WithTimeout(ctx, 60*time.Second)
+	defer over()
+	if err := fleet.WaitReady(ready); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, m := range fleet.Minions {
+		ids = append(ids, m.ID())
+	}
+	return ids
+}
+
+// resident is the memory that a process has now, in bytes.
+func resident(t testing.TB, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kb << 10
+}
+
+// dense are messages of about n bytes that took thousands of times their length to decode, or tens of times.
+func dense(n int) [][]byte {
+	head := func(code byte, n int) []byte {
+		return []byte{code, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
+	}
+	var heads [][]byte
+	left := n
+	for range 120 { // a constant that holds an array that claims all that it has left, and the next constant
+		heads = append(heads, head(0xdd, left), []byte{0x92, 0xa1, 'x'}, append(head(0xc9, left+8), 79))
+		left += 14
+	}
+	slices.Reverse(heads)
+	nested := append(bytes.Join(heads, nil), bytes.Repeat([]byte{0xc0}, n)...)
+	list := func(code byte, element ...byte) []byte {
+		return append(head(code, n/len(element)), bytes.Repeat(element, n/len(element))...)
+	}
+	packed := func(v any) []byte {
+		b, err := wire.Pack(v)
+		if err != nil {
+			panic(err) // it is this file's
+		}
+		return b
+	}
+	clear := func(value []byte) []byte {
+		return packed(envelope("clear", 3, wire.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "ok-1"}, {Key: "autosign_grains", Value: wire.Raw(value)}}))
+	}
+	return [][]byte{
+		nested, clear(nested), clear(list(0xdf, 0x00, 0x80)), list(0xdd, 0x90), clear(list(0xdf, 0xa1, 'k', 0x90)),
+		append(head(0xdf, n/2), bytes.Repeat([]byte{0xc0}, n)...),
+		packed(append(envelope("aes", 3, bytes.Repeat([]byte{7}, n)), wire.Pair{Key: "id", Value: "ok-keep1"})),
+	}
+}
+
+// 64 senders of messages that are small, and huge when they are decoded, leave minions their master.
+func testDenseMessages(t *testing.T, m *subject) {
+	ids := garrison(t, m, "ok-keep", 5)
+	if err := pinged(t, m, ids); err != nil {
+		t.Fatal(err)
+	}
+	before := resident(t, m.PID())
+	peak, began := before, time.Now()
+	siege := besiege(t, m)
+	var slowest time.Duration
+	for pings := 0; pings < 3 || time.Since(began) < 8*time.Second; pings++ {
+		start := time.Now()
+		if err := pinged(t, m, ids); err != nil {
+			t.Error(err)
+			break
+		}
+		slowest = max(slowest, time.Since(start))
+		peak = max(peak, resident(t, m.PID()))
+	}
+	sent, heard := siege()
+	t.Logf("%d messages, %d of them answered; %d MB, before %d; the slowest ping took %v", sent, heard, peak>>20, before>>20, slowest)
+	if heard == 0 || sent < 128 {
+		t.Errorf("%d messages were sent and %d answered", sent, heard)
+	}
+	if slowest > 3*time.Second {
+		t.Errorf("a ping took %v", slowest)
+	}
+	if grown := peak - before; grown > 300<<20 {
+		t.Errorf("the master grew by %d MB", grown>>20)
+	}
+}
+
+// assailants is the variable of the environment that makes this program senders of dense messages: to whom, and where from.
+const assailants = "CLUSTERMASTER_CONFORMANCE_ASSAILANTS"
+
+// besiege starts 64 senders, in a process of their own, and returns what stops them and says how many messages they sent and how
+// many of them were answered.
+func besiege(t *testing.T, m *subject) (stop func() (sent, heard int)) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), assailants+"="+hostPort(m.Addr, e2e.RequestPort)+" "+m.stranger().String())
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := sync.OnceValue(func() error { in.Close(); return cmd.Wait() })
+	t.Cleanup(func() { _ = ended() })
+	return func() (sent, heard int) {
+		t.Helper()
+		if err := ended(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Sscan(out.String(), &sent, &heard); err != nil {
+			t.Fatalf("%q: %v", out.String(), err)
+		}
+		return sent, heard
+	}
+}
+
+// assail sends dense messages until standard input ends, and prints how many there were and how many were answered.
+func assail(order string) error {
+	var to, from string
+	if _, err := fmt.Sscan(order, &to, &from); err != nil {
+		return err
+	}
+	messages := append(dense(900<<10), dense(4<<20)...)
+	messages = append(messages, dense(32 << 20)[0])
+	ctx, cancel := context.WithCancel(context.Background())
+	var sent, heard atomic.Int64
+	var senders sync.WaitGroup
+	for i := range 64 {
+		senders.Go(func() {
+			for n := i; ctx.Err() == nil; n++ {
+				sent.Add(1)
+				if assault(ctx, to, net.ParseIP(from), messages[n%len(messages)]) == nil {
+					heard.Add(1)
+				}
+			}
+		})
+	}
+	_, err := io.Copy(io.Discard, os.Stdin)
+	cancel()
+	senders.Wait()
+	fmt.Println(sent.Load(), heard.Load())
+	return err
+}
+
+// assault sends one message on a connection of its own.
+func assault(ctx context.Context, to string, from net.IP, payload []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	c, err := transport.DialRequests(ctx, to, transport.ClientOptions{LocalAddr: &net.TCPAddr{IP: from}})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Do(ctx, payload)
+	return err
+}
+
+// An accepted minion's request is not decoded where that would take too much.
+func testDenseRequest(t *testing.T, m *subject) {
+	minion := m.signIn(t, "ok-dense", 3)
+	before := m.counters(t)
+	empty := func(n int) wire.Raw {
+		return append(wire.Raw{0xdd, 0, byte(n >> 16), byte(n >> 8), byte(n)}, bytes.Repeat([]byte{0x90}, n)...)
+	}
+	if v := minion.request(t, "_minion_event", pair("tag", "t"), pair("data", wire.Map{{Key: "list", Value: empty(10_000)}})); v == "bad load" {
+		t.Errorf("a short list: %v", v)
+	}
+	load := minion.load(t, "_minion_event", pair("tag", "t"), pair("data", wire.Map{{Key: "list", Value: empty(800_000)}}))
+	if got := show(t, m.send(t, minion.seal(t, load))); got != badLoad {
+		t.Errorf("a list that takes 32 MB: %s", got)
+	}
+	const refused = `requests_refused_total{reason="decoded_size"}`
+	if n := m.counters(t)[refused] - before[refused]; n != 1 {
+		t.Errorf("%d are counted", n)
+	}
+}
+
+// One address can't take all connections.
+func testConnectionShare(t *testing.T, m *subject) {
+	counters := m.counters(t)
+	for _, port := range []int{e2e.RequestPort, e2e.PublishPort} {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: m.stranger()}, Timeout: 5 * time.Second}
+		for range 400 {
+			conn, err := dialer.Dial("tcp", hostPort(m.Addr, port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+		}
+	}
+	honest := m.signIn(t, "ok-honest", 3)
+	if v := honest.request(t, "_file_envs"); showValue(v) != "[base]" {
+		t.Errorf("an honest minion gets %v", v)
+	}
+	subscribe(t, m.Addr, "")
+	for _, endpoint := range []string{"request", "publish"} {
+		name := fmt.Sprintf("minion_closed_total{endpoint=%q,reason=\"source_full\"}", endpoint)
+		e2e.Eventually(t, 10*time.Second, "what is over the share is closed", func() error {
+			if n := m.counters(t)[name] - counters[name]; n != 280 {
+				return fmt.Errorf("%d are closed at endpoint %s", n, endpoint)
+			}
+			return nil
+		})
+	}
+	if log := string(readFile(t, m.Log)); !strings.Contains(log, "addr="+m.stranger().String()) || !strings.Contains(log, "reason=source_full") {
+		t.Error("the log does not say whose connections are too many")
+	}
+}
+
+// Strangers who subscribe and go, in numbers, cause no job to be sent again.
+func testFleetingSubscribers(t *testing.T, m *subject) {
+	ids := garrison(t, m, "ok-calm", 2)
+	m.signIn(t, "ok-away", 3) // one that is accepted and not here: its jobs stay open
+	if err := pinged(t, m, ids); err != nil {
+		t.Fatal(err)
+	}
+	before := m.counters(t)
+	r := m.Salt(t, "--async", "ok-*", "test.ping")
+	if r.Code != 0 {
+		t.Fatal(r)
+	}
+	to := hostPort(m.Addr, e2e.PublishPort)
+	for range 4 {
+		var crowd []*transport.SubscribeClient
+		for range 60 {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			c, err := transport.DialSubscribe(ctx, to, []string{""}, transport.ClientOptions{LocalAddr: &net.TCPAddr{IP: m.stranger()}})
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			crowd = append(crowd, c)
+		}
+		e2e.Eventually(t, 10*time.Second, "the crowd has subscribed", func() error { return m.subscribed(t, len(ids)+len(crowd)) })
+		for _, c := range crowd {
+			c.Close()
+		}
+		e2e.Eventually(t, 10*time.Second, "the crowd is gone", func() error { return m.subscribed(t, len(ids)) })
+	}
+	// The job is watched for 15 s. It would have been sent again a second after each loss.
+	watched := time.Now().Add(4 * time.Second)
+	e2e.Eventually(t, 10*time.Second, "time for what must not happen", func() error {
+		after := m.counters(t)
+		for _, name := range []string{"jobs_resent_total", `minion_subscriber_losses_total{endpoint="publish"}`} {
+			if n := after[name] - before[name]; n != 0 {
+				t.Fatalf("%s grew by %d", name, n)
+			}
+		}
+		if time.Now().Before(watched) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if err := pinged(t, m, ids); err != nil {
+		t.Error(err)
+	}
+}
+
+// subscribed is nil when the master has that many subscribers.
+func (m *subject) subscribed(t testing.TB, want int) error {
+	t.Helper()
+	if n := m.counters(t)[`minion_subscribers{endpoint="publish"}`]; n != want {
+		return fmt.Errorf("it has %d subscribers, not %d", n, want)
+	}
+	return nil
+}

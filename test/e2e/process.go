@@ -1,0 +1,266 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Process is one program that a test started. It has a process group of its own,
+// so signals reach what it forked and nothing else.
+type Process struct {
+	Name   string
+	Output string // file with its stdout and stderr, appended over restarts
+
+	mu   sync.Mutex
+	test string // that started it first, ends it, and has its time on the stopwatch
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
+	code int
+}
+
+// Start runs the program. It ends with the test that started it first, also
+// when a subtest restarts it.
+func (p *Process) Start(t testing.TB, path string, args ...string) {
+	t.Helper()
+	out, err := os.OpenFile(p.Output, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command(path, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = time.Second
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != nil && !closed(p.done) {
+		t.Fatalf("%s runs already", p.Name)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", p.Name, err)
+	}
+	done := make(chan struct{})
+	p.cmd, p.done = cmd, done
+	if p.test == "" {
+		p.test = testOf(t)
+		t.Cleanup(p.End)
+	}
+	charge(p.test, cmd.Process.Pid)
+	go func() {
+		err := cmd.Wait()
+		discharge(cmd.Process.Pid, cmd.ProcessState)
+		var exit *exec.ExitError
+		p.mu.Lock()
+		switch {
+		case err == nil:
+			p.code = 0
+		case errors.As(err, &exit):
+			p.code = exit.ExitCode()
+		default:
+			p.code = -1
+		}
+		p.mu.Unlock()
+		close(done)
+	}()
+}
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Running tells whether the process lives (a frozen one does).
+func (p *Process) Running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd != nil && !closed(p.done)
+}
+
+// PID of the process, also after its end.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// Signal sends s to the process and all that it forked.
+func (p *Process) Signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if !p.Running() {
+		t.Fatalf("%s doesn't run, so it gets no %v", p.Name, s)
+	}
+	if err := syscall.Kill(-p.PID(), s); err != nil {
+		t.Fatalf("send %v to %s: %v", s, p.Name, err)
+	}
+}
+
+// Wait returns the exit code when the process has ended in time; -1 for one that
+// a signal ended.
+func (p *Process) Wait(limit time.Duration) (int, error) {
+	p.mu.Lock()
+	done := p.done
+	p.mu.Unlock()
+	select {
+	case <-done:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.code, nil
+	case <-time.After(limit):
+		return 0, fmt.Errorf("%s still runs after %v", p.Name, limit)
+	}
+}
+
+// Kill ends the process as kill -9 does.
+func (p *Process) Kill(t testing.TB) {
+	t.Helper()
+	p.Signal(t, syscall.SIGKILL)
+	if _, err := p.Wait(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Freeze stops the process as SIGSTOP does: its connections stay open and nothing
+// answers.
+func (p *Process) Freeze(t testing.TB) { t.Helper(); p.Signal(t, syscall.SIGSTOP) }
+
+// Thaw lets a frozen process go on.
+func (p *Process) Thaw(t testing.TB) { t.Helper(); p.Signal(t, syscall.SIGCONT) }
+
+// Stop asks the process to end and returns its exit code and how long it took, by a stopwatch.
+func (p *Process) Stop(t testing.TB, limit time.Duration) (code int, took time.Duration) {
+	t.Helper()
+	watch := startWatch(testOf(t))
+	p.Signal(t, syscall.SIGTERM)
+	code, err := p.Wait(limit)
+	if err != nil {
+		t.Error(err)
+		p.Kill(t)
+	}
+	return code, watch.took()
+}
+
+// End ends the process whatever its state is, and what it left in its group.
+func (p *Process) End() {
+	pid := p.PID()
+	if pid == 0 {
+		return
+	}
+	p.mu.Lock()
+	done := p.done
+	p.mu.Unlock()
+	if !closed(done) {
+		_ = syscall.Kill(-pid, syscall.SIGCONT)
+		_ = syscall.Kill(-pid, syscall.SIGTERM)
+		select {
+		case <-done:
+		case <-time.After(3 * time.Second):
+		}
+	}
+	// Children of a process that has ended keep the group's number taken, so it
+	// can't belong to anybody else while this finds something.
+	_ = syscall.Kill(-pid, syscall.SIGKILL)
+	<-done
+}
+
+// Result is what a command printed and how it ended.
+type Result struct {
+	Command        string
+	Stdout, Stderr string
+	Code           int
+	Took           time.Duration // by a stopwatch
+}
+
+func (r Result) String() string {
+	return fmt.Sprintf("$ %s\n(exit %d after %v)\n%s%s", r.Command, r.Code, r.Took.Round(time.Millisecond), r.Stdout, r.Stderr)
+}
+
+// commandLimit is when a command that hangs is ended.
+const commandLimit = 120 * time.Second
+
+// Command runs a program to its end.
+func Command(t testing.TB, path string, args ...string) Result {
+	t.Helper()
+	r, err := run(testOf(t), path, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// run is Command where there is no testing.TB; test is named by testOf.
+func run(test, path string, args ...string) (Result, error) {
+	var stdout, stderr strings.Builder
+	cmd := exec.Command(path, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdin = strings.NewReader("")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = time.Second
+	watch := startWatch(test)
+	if err := cmd.Start(); err != nil {
+		return Result{}, fmt.Errorf("run %s: %w", path, err)
+	}
+	pid := cmd.Process.Pid
+	charge(test, pid)
+	timer := time.AfterFunc(commandLimit, func() { _ = syscall.Kill(-pid, syscall.SIGKILL) })
+	err := cmd.Wait()
+	timer.Stop()
+	discharge(pid, cmd.ProcessState)
+	r := Result{Command: strings.Join(append([]string{path}, args...), " "), Stdout: stdout.String(), Stderr: stderr.String(), Took: watch.took()}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		r.Code = exit.ExitCode()
+	case err != nil:
+		return r, fmt.Errorf("run %s: %w", path, err)
+	}
+	if r.Code == -1 {
+		return r, fmt.Errorf("ended by a signal, at the latest after %v\n%v", commandLimit, r)
+	}
+	return r, nil
+}
+
+// tail is the end of a file.
+func tail(path string, most int64) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.Size() > most {
+		if _, err := f.Seek(-most, io.SeekEnd); err != nil {
+			return ""
+		}
+	}
+	b, _ := io.ReadAll(f)
+	return string(b)
+}
+
+// ShowOnFailure prints the ends of log files if the test fails.
+func ShowOnFailure(t testing.TB, files ...string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, f := range files {
+			if text := tail(f, 12<<10); text != "" {
+				t.Logf("==== end of %s\n%s", f, text)
+			}
+		}
+	})
+}

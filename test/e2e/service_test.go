@@ -1,0 +1,223 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// notifySocket hears what a service tells systemd.
+type notifySocket struct {
+	path string
+	mu   sync.Mutex
+	said []string
+}
+
+func listenNotify(t *testing.T, dir string) *notifySocket {
+	t.Helper()
+	s := &notifySocket{path: filepath.Join(dir, "notify")}
+	l, err := net.ListenPacket("unixgram", s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, _, err := l.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.said = append(s.said, string(buf[:n]))
+			s.mu.Unlock()
+		}
+	}()
+	return s
+}
+
+// has tells whether the service said a text, and how many messages there were before it.
+func (s *notifySocket) has(text string) (int, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, m := range s.said {
+		if strings.Contains(m, text) {
+			return i, true
+		}
+	}
+	return len(s.said), false
+}
+
+func (s *notifySocket) waitFor(t *testing.T, text string) int {
+	t.Helper()
+	at := 0
+	Eventually(t, 60*time.Second, "systemd is told "+text, func() error {
+		var ok bool
+		if at, ok = s.has(text); !ok {
+			return fmt.Errorf("only %q", s.said)
+		}
+		return nil
+	})
+	return at
+}
+
+func fileHas(path, text string) func() error {
+	return func() error {
+		b, err := os.ReadFile(path)
+		if err == nil && !strings.Contains(string(b), text) {
+			err = errors.New("not in " + filepath.Base(path))
+		}
+		return err
+	}
+}
+
+// TestService runs a master as systemd, logrotate and Kubernetes do.
+func TestService(t *testing.T) {
+	t.Parallel()
+	c := NewCluster(t, ClusterOptions{Masters: 1})
+	m := c.Masters[0]
+	notify := listenNotify(t, m.Dir)
+	alone := regexp.MustCompile(`(?m)^cluster_.*\n`).ReplaceAllString(m.Config(t), "")
+	m.Configure(t, alone)
+	m.Start(t, "/usr/bin/env", "NOTIFY_SOCKET="+notify.path, "WATCHDOG_USEC=1500000", "TMPDIR="+m.Dir, m.programs.Master, "-c", m.ConfDir)
+	ready := notify.waitFor(t, "READY=1")
+	if err := dial(m.Addr, RequestPort); err != nil {
+		t.Errorf("READY=1 while the request port is shut: %v", err)
+	}
+	if first, _ := notify.has("STATUS="); first >= ready {
+		t.Errorf("no STATUS= before READY=1: %q", notify.said)
+	}
+	notify.waitFor(t, "STATUS=serving")
+	notify.waitFor(t, "WATCHDOG=1")
+	health := func(name string) string { return filepath.Join(m.Dir, "cache", "health", name) }
+	for _, name := range []string{"startup", "ready", "alive"} {
+		Eventually(t, 30*time.Second, "health file "+name, fileHas(health(name), "1"))
+	}
+	t.Run("RenamedLog", func(t *testing.T) { testRenamedLog(t, m) })
+	t.Run("Reload", func(t *testing.T) { testReload(t, m, notify, alone) })
+	t.Run("Stacks", func(t *testing.T) {
+		m.Signal(t, syscall.SIGUSR1)
+		Eventually(t, 30*time.Second, "the stacks are written", func() error {
+			files, err := filepath.Glob(filepath.Join(m.Dir, "salt-debug-*.log"))
+			if err == nil && len(files) == 0 {
+				err = errors.New("no file")
+			}
+			if err != nil {
+				return err
+			}
+			return fileHas(files[0], "goroutine ")()
+		})
+	})
+	if code, _ := m.Stop(t, 20*time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	notify.waitFor(t, "STOPPING=1")
+	if _, err := os.Stat(health("ready")); err == nil {
+		t.Error("a stopped master's file ready is left")
+	}
+}
+
+// testRenamedLog is logrotate without a signal, then with one.
+func testRenamedLog(t *testing.T, m *Master) {
+	for _, signal := range []bool{false, true} {
+		old := m.Log + fmt.Sprint(".", signal)
+		if err := os.Rename(m.Log, old); err != nil {
+			t.Fatal(err)
+		}
+		if signal {
+			m.Signal(t, syscall.SIGHUP)
+		}
+		Eventually(t, 30*time.Second, "lines go to the new file", func() error {
+			if r := m.Key(t, "-L"); r.Code != 0 {
+				return errors.New(r.String())
+			}
+			if conn, err := net.Dial("tcp", net.JoinHostPort(m.Addr, fmt.Sprint(RequestPort))); err == nil {
+				fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n") // a stranger whose hand-shake is logged
+				conn.Close()
+			}
+			return fileHas(m.Log, "[")()
+		})
+	}
+}
+
+func testReload(t *testing.T, m *Master, notify *notifySocket, alone string) {
+	m.Configure(t, alone+"log_fmt_logfile: json\nworker_threads: 7\n")
+	m.Signal(t, syscall.SIGHUP)
+	notify.waitFor(t, "RELOADING=1\nMONOTONIC_USEC=")
+	Eventually(t, 30*time.Second, "the log tells of the reload", fileHas(m.Log, `"options":"worker_threads"`))
+	b, err := os.ReadFile(m.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for line := range strings.Lines(string(b)) {
+		var l struct {
+			Message string
+			Fields  map[string]any
+		}
+		if json.Unmarshal([]byte(line), &l) == nil && l.Message == "options reloaded" && l.Fields["in_force"] == "log_fmt_logfile" {
+			found = true
+		}
+	}
+	if !found {
+		t.Errorf("no JSON line about the reload in\n%s", tail(m.Log, 2000))
+	}
+	m.Configure(t, alone+"log_fmt_logfile: '%(massage)s'\n")
+	m.Signal(t, syscall.SIGHUP)
+	Eventually(t, 30*time.Second, "a wrong option is refused", fileHas(m.Log, "those in force stay: "+filepath.Join(m.ConfDir, "master")+":"))
+	if err := m.Ready(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDaemon starts a master with -d, as older init scripts do.
+func TestDaemon(t *testing.T) {
+	t.Parallel()
+	c := NewCluster(t, ClusterOptions{Masters: 1})
+	m := c.Masters[0]
+	m.Configure(t, regexp.MustCompile(`(?m)^cluster_.*\n`).ReplaceAllString(m.Config(t), ""))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, m.programs.Master, "-c", m.ConfDir, "-d").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	pidfile := filepath.Join(m.Dir, "master.pid")
+	pid := 0
+	t.Cleanup(func() {
+		if pid > 0 {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	Eventually(t, 60*time.Second, "the master in the background is ready", func() error {
+		if b, err := os.ReadFile(pidfile); err != nil {
+			return err
+		} else if _, err := fmt.Sscan(string(b), &pid); err != nil {
+			return err
+		}
+		return m.Probe("/readyz")
+	})
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, 30*time.Second, "the master ends and takes its pidfile away", func() error {
+		if _, err := os.Stat(pidfile); err == nil {
+			return errors.New("the pidfile is there")
+		}
+		if syscall.Kill(pid, 0) == nil {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+	pid = 0
+}

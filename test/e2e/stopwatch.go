@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// stopwatch tells how long something took on a machine that has time for it: the processor time that others
+// used meanwhile does not count. Others are all processes but those that the test has started, and the test
+// itself; so a master that burns processor time earns no longer limit by it. Waiting for anything else (a
+// timer, a peer, a disk) counts in full.
+type stopwatch struct {
+	test   string
+	start  time.Time
+	others time.Duration
+}
+
+// startWatch starts one for a test, which is named by testOf.
+func startWatch(test string) stopwatch {
+	return stopwatch{test: test, start: time.Now(), others: othersTime(test)}
+}
+
+func (w stopwatch) took() time.Duration {
+	return undisturbed(time.Since(w.start), othersTime(w.test)-w.others)
+}
+
+// undisturbed is at least a quarter of the time that has passed, so that limits end on the busiest machine.
+func undisturbed(passed, others time.Duration) time.Duration {
+	return min(passed, max(passed-others, passed/4))
+}
+
+// testOf names the top-level test: its subtests share its processes.
+func testOf(t testing.TB) string {
+	name, _, _ := strings.Cut(t.Name(), "/")
+	return name
+}
+
+// usage knows what the tests' processes use.
+var usage struct {
+	sync.Mutex
+	groups map[int]string           // process group to test
+	ended  map[string]time.Duration // processor time of processes that have ended
+}
+
+// charge notes that a process group works for a test.
+func charge(test string, group int) {
+	usage.Lock()
+	defer usage.Unlock()
+	if usage.groups == nil {
+		usage.groups, usage.ended = map[int]string{}, map[string]time.Duration{}
+	}
+	usage.groups[group] = test
+}
+
+// discharge notes that the group's first process has ended.
+func discharge(group int, state *os.ProcessState) {
+	usage.Lock()
+	defer usage.Unlock()
+	if state != nil {
+		usage.ended[usage.groups[group]] += state.UserTime() + state.SystemTime()
+	}
+	delete(usage.groups, group)
+}
+
+// tick is the unit of times in /proc.
+const tick = time.Second / 100
+
+// othersTime is the processor time that all but a test used since the machine's start, per processor.
+func othersTime(test string) time.Duration {
+	busy, processors := machineTime()
+	if processors == 0 {
+		return 0
+	}
+	return (busy - testTime(test)) / time.Duration(processors)
+}
+
+// machineTime is what /proc/stat says; 0 where there is none, so that waiting in line counts.
+func machineTime() (busy time.Duration, processors int) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0
+	}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) < 9 || !strings.HasPrefix(f[0], "cpu") {
+			continue
+		}
+		if f[0] != "cpu" {
+			processors++
+			continue
+		}
+		for i, field := range f[1:9] {
+			if i != 3 && i != 4 { // idle, iowait
+				busy += clockTicks(field)
+			}
+		}
+	}
+	return busy, processors
+}
+
+// testTime is the processor time of this program and of all that it started for a test.
+func testTime(test string) time.Duration {
+	usage.Lock()
+	defer usage.Unlock()
+	sum := usage.ended[test]
+	var self syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &self); err == nil {
+		sum += time.Duration(self.Utime.Nano() + self.Stime.Nano())
+	}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return sum
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		if name[0] < '0' || name[0] > '9' {
+			continue
+		}
+		b, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // from the state on: the name may hold anything
+		if len(f) < 15 {
+			continue
+		}
+		if group, err := strconv.Atoi(f[2]); err == nil && usage.groups[group] == test {
+			for _, field := range f[11:15] { // own, then those of its children that have ended
+				sum += clockTicks(field)
+			}
+		}
+	}
+	return sum
+}
+
+func clockTicks(s string) time.Duration {
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return time.Duration(n) * tick
+}

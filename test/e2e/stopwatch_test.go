@@ -1,0 +1,46 @@
+package e2e
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestUndisturbed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ passed, others, want time.Duration }{
+		{10 * time.Second, 0, 10 * time.Second},
+		{10 * time.Second, 4 * time.Second, 6 * time.Second},
+		{10 * time.Second, 10 * time.Second, 2500 * time.Millisecond},
+		{10 * time.Second, -time.Second, 10 * time.Second}, // figures of different moments
+	} {
+		if got := undisturbed(tt.passed, tt.others); got != tt.want {
+			t.Errorf("%v with %v of others: %v, want %v", tt.passed, tt.others, got, tt.want)
+		}
+	}
+}
+
+// What a test's own processes burn is its own, while they run and afterwards; and nobody else's.
+func TestOwnTimeCounts(t *testing.T) {
+	t.Parallel()
+	own, other := testTime(testOf(t)), testTime("TestOfSomebody")
+	p := &Process{Name: "burner", Output: filepath.Join(t.TempDir(), "output")}
+	p.Start(t, "/bin/sh", "-c", "while :; do :; done")
+	const burnt = 500 * time.Millisecond
+	used := func() time.Duration { return testTime(testOf(t)) - own - (testTime("TestOfSomebody") - other) }
+	Eventually(t, 60*time.Second, "it has burnt", func() error {
+		if used() < burnt {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	before := used()
+	p.Kill(t)
+	if after := used(); after < before-100*time.Millisecond {
+		t.Errorf("%v while it ran, %v afterwards", before, after)
+	}
+	if busy, processors := machineTime(); processors == 0 || busy < burnt {
+		t.Errorf("the machine was busy for %v on %d processors", busy, processors)
+	}
+}

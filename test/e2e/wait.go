@@ -1,0 +1,40 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+)
+
+// Eventually calls check until it gives nil, and fails the test if that doesn't
+// happen in time, as a stopwatch counts it. It returns how long it took.
+func Eventually(t testing.TB, limit time.Duration, what string, check func() error) time.Duration {
+	t.Helper()
+	start, watch := time.Now(), startWatch(testOf(t))
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return watch.took()
+		}
+		if time.Since(start) > limit && watch.took() > limit {
+			t.Fatalf("%s: not after %v: %v", what, limit, err)
+		}
+		<-tick.C
+	}
+}
+
+// Throughout calls check for a while and fails the test as soon as it gives an
+// error: for what must not happen.
+func Throughout(t testing.TB, while time.Duration, what string, check func() error) {
+	t.Helper()
+	start := time.Now()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for time.Since(start) < while {
+		if err := check(); err != nil {
+			t.Fatalf("%s: after %v: %v", what, time.Since(start).Round(time.Millisecond), err)
+		}
+		<-tick.C
+	}
+}

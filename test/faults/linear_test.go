@@ -1,0 +1,303 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermaster/serve/operator"
+	"clustermaster/test/e2e"
+	"clustermaster/wire"
+)
+
+const (
+	dialLimit = 2 * time.Second  // for a master to answer on its socket at all
+	callLimit = 12 * time.Second // for one call; longer than a master tries
+)
+
+// operators are clients that call through the operators' sockets of different masters and record it.
+type operators struct {
+	masters []*e2e.Master
+	keys    *history
+	votes   *history
+	drains  *history
+	ids     []string // of minions
+	voter   *e2e.Master
+}
+
+// at connects to a master; nothing has been asked if that fails.
+func at(ctx context.Context, m *e2e.Master) (*operator.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	return operator.Dial(ctx, filepath.Join(m.Dir, "run"))
+}
+
+// run makes calls chosen by chance until ctx ends.
+func (o *operators) run(ctx context.Context, t testing.TB, number int, rng *rand.Rand) {
+	minions := make([]*minion, len(o.ids))
+	for i, id := range o.ids {
+		minions[i] = newMinion(t, id)
+	}
+	for ctx.Err() == nil {
+		m := o.masters[rng.IntN(len(o.masters))]
+		i := rng.IntN(len(o.ids))
+		switch n := rng.IntN(20); {
+		case n < 4:
+			o.offer(number, m, minions[i])
+		case n < 12:
+			o.change(number, m, o.ids[i], []string{"accept", "accept", "reject", "delete"}[rng.IntN(4)])
+		case n < 16:
+			o.lookKeys(number, m)
+		case n < 18:
+			o.lookMembers(number, m)
+		case n < 19:
+			o.order(number, m, o.votes, o.voter.ID, []string{"cluster.demote", "cluster.promote"}, rng.IntN(2))
+		default:
+			o.order(number, m, o.drains, o.masters[rng.IntN(len(o.masters))].ID, []string{"cluster.drain", "cluster.undrain"}, rng.IntN(2))
+		}
+		select {
+		case <-time.After(time.Duration(rng.IntN(120)) * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (o *operators) offer(number int, m *e2e.Master, who *minion) {
+	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+	defer cancel()
+	begun := o.keys.now()
+	word, err := who.signIn(ctx, m)
+	o.keys.add(number, begun, call{who.id, "offer", m.ID}, outcome{unknown: err != nil, value: word})
+}
+
+func (o *operators) change(number int, m *e2e.Master, id, action string) {
+	c, err := at(context.Background(), m)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	states := map[string][]string{
+		"accept": {"minions_pre"}, "reject": {"minions_pre", "minions"}, "delete": {"minions_pre", "minions", "minions_rejected", "minions_denied"},
+	}
+	var keys []operator.Key
+	for _, s := range states[action] {
+		keys = append(keys, operator.Key{ID: id, State: s})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+	defer cancel()
+	begun := o.keys.now()
+	done, err := c.Change(ctx, operator.KeyChange{Action: action, Keys: keys, KeepAESKey: true, PreserveMinions: true})
+	o.keys.add(number, begun, call{id, action, m.ID}, outcome{unknown: err != nil, changed: len(done.Changed) > 0})
+}
+
+// lookKeys reads all keys at once. A list that the master itself calls old proves nothing.
+func (o *operators) lookKeys(number int, m *e2e.Master) error {
+	c, err := at(context.Background(), m)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+	defer cancel()
+	begun := o.keys.now()
+	lists, err := c.Lists(ctx, false)
+	if err != nil {
+		return err
+	}
+	if lists.Note != "" {
+		return errors.New(lists.Note)
+	}
+	states := map[string]string{}
+	for _, k := range lists.Keys {
+		states[k.ID] = k.State
+	}
+	for _, id := range o.ids {
+		o.keys.add(number, begun, call{id, "look", m.ID}, outcome{value: states[id]})
+	}
+	return nil
+}
+
+// errNotSent says that nothing was asked of a master: it can't be reached.
+var errNotSent = errors.New("not sent")
+
+// runner calls a runner function on a master; the text is what it said beside its result.
+func runner(m *e2e.Master, fun string, args ...any) (ret any, text string, err error) {
+	c, err := at(context.Background(), m)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), callLimit+15*time.Second)
+	defer cancel()
+	r, err := c.Run(ctx, operator.RunRequest{Fun: fun, Args: args}, func(_ string, v any) { text += fmt.Sprint(v) })
+	if err == nil && !r.Success {
+		err = fmt.Errorf("%s: %v", fun, r.Return)
+	}
+	return r.Return, text, err
+}
+
+// lookMembers reads votes and drains. What a master that can't ask the leader shows proves nothing, nor does the one
+// word for a member that isn't in contact, which hides whether it is drained.
+func (o *operators) lookMembers(number int, m *e2e.Master) error {
+	begun := o.votes.now()
+	drainsBegun := o.drains.now()
+	ret, note, err := runner(m, "cluster.members")
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		return errors.New(note)
+	}
+	view, _ := ret.(wire.Map)
+	value := "off"
+	voters, _ := view.Get("voters")
+	if list, ok := voters.([]any); ok {
+		for _, v := range list {
+			if v == o.voter.ID {
+				value = "on"
+			}
+		}
+	}
+	o.votes.add(number, begun, call{o.voter.ID, "look", m.ID}, outcome{value: value})
+	peers, _ := view.Get("peers")
+	list, _ := peers.(wire.Map)
+	for _, p := range list {
+		id, _ := p.Key.(string)
+		one, _ := p.Value.(wire.Map)
+		switch state := one.String("state"); state {
+		case "draining":
+			o.drains.add(number, drainsBegun, call{id, "look", m.ID}, outcome{value: "on"})
+		case "voter", "learner":
+			o.drains.add(number, drainsBegun, call{id, "look", m.ID}, outcome{value: "off"})
+		}
+	}
+	return nil
+}
+
+// order changes a member; which is 0 for the first function, and the register's name of that is given by on.
+func (o *operators) order(number int, m *e2e.Master, h *history, id string, functions []string, which int) {
+	verb := []string{"on", "off"}[which]
+	if h == o.votes {
+		verb = []string{"off", "on"}[which]
+	}
+	begun := h.now()
+	ret, _, err := runner(m, functions[which], id)
+	if err != nil && (errors.Is(err, errNotSent) || notTried(err)) {
+		return
+	}
+	out := outcome{unknown: err != nil, changed: true}
+	if view, ok := ret.(wire.Map); ok && functions[which] == "cluster.promote" {
+		if voter, _ := view.Get("voter"); voter != true {
+			out.unknown = true // the vote comes once it has caught up
+		}
+	}
+	h.add(number, begun, call{id, verb, m.ID}, out)
+}
+
+// notTried tells refusals, after which nothing has changed, from all else.
+func notTried(err error) bool {
+	for _, words := range []string{"would leave", "no other master is ready", "voters already"} {
+		if strings.Contains(err.Error(), words) {
+			return true
+		}
+	}
+	return false
+}
+
+// trouble brings faults over the masters, one after the other, until ctx ends, and then leaves them in order.
+func trouble(ctx context.Context, t *testing.T, c *cluster, rng *rand.Rand) {
+	wait := func(most time.Duration) {
+		select {
+		case <-time.After(most/2 + rand.N(most/2)):
+		case <-ctx.Done():
+		}
+	}
+	for wait(2 * time.Second); ctx.Err() == nil; wait(4 * time.Second) {
+		m := c.Masters[rng.IntN(len(c.Masters))]
+		other := c.others(m)[rng.IntN(len(c.Masters)-1)]
+		switch rng.IntN(6) {
+		case 0, 1:
+			t.Logf("%s is cut off", m.ID)
+			isolate(t, c.net, c.Masters, m)
+			wait(8 * time.Second)
+			c.net.heal(t)
+		case 2:
+			t.Logf("%s and %s don't hear each other", m.ID, other.ID)
+			cut(t, c.net, m.Number, other.Number)
+			wait(6 * time.Second)
+			c.net.heal(t)
+		case 3:
+			t.Logf("%s is not heard by others", m.ID)
+			for _, o := range c.others(m) {
+				c.net.cutOneWay(t, m.Number, o.Number)
+			}
+			wait(6 * time.Second)
+			c.net.heal(t)
+		case 4:
+			t.Logf("%s is killed", m.ID)
+			m.Kill(t)
+			wait(3 * time.Second)
+			m.Run(t)
+		case 5:
+			t.Logf("%s is stopped", m.ID)
+			m.Freeze(t)
+			wait(7 * time.Second)
+			m.Thaw(t)
+		}
+	}
+}
+
+// Keys and members, changed and looked at through all masters at the same time under partitions, kills and stops, are as
+// if there were one master. CLUSTERMASTER_LONG=1 makes it longer.
+func TestLinearizable(t *testing.T) {
+	t.Parallel()
+	rng := seed(t)
+	rounds, during := 1, 30*time.Second
+	if long() {
+		rounds, during = 4, 3*time.Minute
+	}
+	for range rounds {
+		linearizable(t, rng, during)
+	}
+}
+
+func linearizable(t *testing.T, rng *rand.Rand, during time.Duration) {
+	c := newCluster(t, 3, "")
+	o := &operators{
+		masters: c.Masters, keys: newHistory(), votes: newHistory(), drains: newHistory(),
+		ids: []string{"ada", "bob", "cyd"}, voter: c.Masters[rng.IntN(3)],
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), during)
+	defer cancel()
+	var clients sync.WaitGroup
+	for i := range 4 {
+		own := rand.New(rand.NewPCG(rng.Uint64(), 2))
+		clients.Go(func() { o.run(ctx, t, i, own) })
+	}
+	trouble(ctx, t, c, rng)
+	clients.Wait()
+	e2e.Eventually(t, healed, "all masters show keys and members", func() error {
+		for _, m := range c.Masters {
+			if err := o.lookKeys(100, m); err != nil {
+				return err
+			}
+			if err := o.lookMembers(100, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	o.keys.check(t, "keys", keyModel())
+	o.votes.check(t, "votes", switchModel("on"))
+	o.drains.check(t, "drains", switchModel("off"))
+	for _, m := range c.Masters {
+		succeeds(t, m.Runner(t, "cluster.undrain"))
+	}
+	oneHistory(t, c.Masters...)
+}

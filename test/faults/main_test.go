@@ -1,0 +1,9 @@
+package faults
+
+import (
+	"testing"
+
+	"clustermaster/test/e2e"
+)
+
+func TestMain(m *testing.M) { e2e.Main(m, 5) }

@@ -1,0 +1,122 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermaster/test/e2e"
+	transport "clustermaster/transport/minion"
+	"clustermaster/wire"
+)
+
+// minion is the minion's side of single requests; it keeps no connection. Not for concurrent use.
+type minion struct {
+	id     string
+	key    *wire.PrivateKey
+	sender wire.Sender
+	answer wire.AuthAnswer // of the last sign-in
+}
+
+// minionKey is shared by all: a master tells minions by their ids.
+var minionKey = sync.OnceValues(func() (*wire.PrivateKey, error) { return wire.GeneratePrivateKey(2048) })
+
+func newMinion(t testing.TB, id string) *minion {
+	t.Helper()
+	key, err := minionKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := wire.TokenSalt(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &minion{id: id, key: key, sender: wire.Sender{Version: 3, ID: id, Tok: tok, EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1}}
+}
+
+// send makes one request on a connection of its own.
+func send(ctx context.Context, addr string, payload []byte) ([]byte, error) {
+	c, err := transport.DialRequests(ctx, addr, transport.ClientOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Do(ctx, payload)
+}
+
+// signIn asks a master. The word is accepted, pending or rejected.
+func (m *minion) signIn(ctx context.Context, at *e2e.Master) (word string, err error) {
+	nonce, err := wire.NewNonce()
+	if err != nil {
+		return "", err
+	}
+	a := wire.AuthRequest{Version: 3, ID: m.id, Key: m.key, Nonce: nonce, EncAlgo: wire.EncSHA1, SigAlgo: wire.SigSHA1}
+	packed, err := a.Pack()
+	if err != nil {
+		return "", err
+	}
+	reply, err := send(ctx, hostPort(at, e2e.RequestPort), packed)
+	if err != nil {
+		return "", err
+	}
+	answer, err := wire.OpenAuthReply(a, reply)
+	switch {
+	case err != nil:
+		return "", err
+	case answer.Accepted:
+		m.answer = answer
+		return "accepted", nil
+	case answer.Ret == true:
+		return "pending", nil
+	case answer.Ret == false:
+		return "rejected", nil
+	}
+	return "", fmt.Errorf("sign in: %v", answer.Ret)
+}
+
+// ask sends a sealed load and opens the answer.
+func (m *minion) ask(ctx context.Context, at *e2e.Master, load wire.Map) (wire.Raw, error) {
+	nonce, err := wire.NewNonce()
+	if err != nil {
+		return nil, err
+	}
+	crypt := wire.NewCrypticle(m.answer.Session)
+	packed, err := m.sender.SealRequest(crypt, load, nonce, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	reply, err := send(ctx, hostPort(at, e2e.RequestPort), packed)
+	if err != nil {
+		return nil, err
+	}
+	return wire.OpenReply(crypt, reply, nonce)
+}
+
+// comes signs in at a master until its key is pending there.
+func (m *minion) comes(t testing.TB, at *e2e.Master) {
+	t.Helper()
+	e2e.Eventually(t, healed, m.id+" is pending on "+at.ID, func() error {
+		word, err := m.signIn(within(t, 5*time.Second), at)
+		if err == nil && word != "pending" {
+			err = fmt.Errorf("is %s", word)
+		}
+		if err == nil && keyState(t, at, m.id) != "minions_pre" {
+			err = fmt.Errorf("is %q", keyState(t, at, m.id))
+		}
+		return err
+	})
+}
+
+// accepted is a minion that a master has accepted and that has signed in.
+func accepted(t testing.TB, at *e2e.Master, id string) *minion {
+	t.Helper()
+	m := newMinion(t, id)
+	m.comes(t, at)
+	succeeds(t, at.Key(t, "-a", id, "-y"))
+	if word, err := m.signIn(within(t, 5*time.Second), at); err != nil || word != "accepted" {
+		t.Fatalf("%s signs in at %s: %s, %v", id, at.ID, word, err)
+	}
+	return m
+}

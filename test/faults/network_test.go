@@ -1,0 +1,51 @@
+package faults
+
+import (
+	"testing"
+
+	"clustermaster/test/e2e"
+)
+
+// network is where masters run, with links that can be cut. Masters count from 1; the test itself reaches them always.
+// A cut loses packets, and tells nobody: connections stay open until somebody gives them up.
+type network interface {
+	e2e.Network
+	// cutOneWay loses what from sends to to.
+	cutOneWay(t testing.TB, from, to int)
+	// heal mends all links.
+	heal(t testing.TB)
+}
+
+// newNetwork makes a network for up to that many masters, of namespaces if this machine lets us.
+func newNetwork(t testing.TB, masters int) network {
+	t.Helper()
+	n, err := newNamespaces(t, masters)
+	if err == nil {
+		return n
+	}
+	t.Logf("left out: network namespaces (a proxy drops the frames): %v", err)
+	return newProxies(t, masters)
+}
+
+// cut separates two masters.
+func cut(t testing.TB, n network, a, b int) {
+	t.Helper()
+	n.cutOneWay(t, a, b)
+	n.cutOneWay(t, b, a)
+}
+
+// isolate separates these masters from all others, not from each other.
+func isolate(t testing.TB, n network, all []*e2e.Master, alone ...*e2e.Master) {
+	t.Helper()
+	inside := map[int]bool{}
+	for _, m := range alone {
+		inside[m.Number] = true
+	}
+	for _, m := range alone {
+		for _, other := range all {
+			if !inside[other.Number] {
+				cut(t, n, m.Number, other.Number)
+			}
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermaster/salt/gather"
+	"clustermaster/test/e2e"
+	"clustermaster/wire"
+)
+
+// writer sends minions' returns to masters and remembers those that were acknowledged.
+type writer struct {
+	c       *cluster
+	minions []*minion
+
+	mu      sync.Mutex // guards all below
+	masters []*e2e.Master
+	acked   map[string]string // jid to value
+	by      map[string]string // jid to minion
+	next    int
+	lost    int // without an answer
+}
+
+// newWriter makes minions whose keys are accepted; they talk to the given masters.
+func newWriter(t *testing.T, c *cluster, masters []*e2e.Master) *writer {
+	t.Helper()
+	w := &writer{c: c, masters: masters, acked: map[string]string{}, by: map[string]string{}}
+	for i := range 4 {
+		w.minions = append(w.minions, accepted(t, masters[0], fmt.Sprintf("writer%d", i)))
+	}
+	return w
+}
+
+func (w *writer) to(masters ...*e2e.Master) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.masters = masters
+}
+
+// one sends one return of that size.
+func (w *writer) one(m *minion, size int) {
+	w.mu.Lock()
+	w.next++
+	jid := fmt.Sprintf("20260101%012d", w.next)
+	at := w.masters[rand.IntN(len(w.masters))]
+	w.mu.Unlock()
+	value := jid + string(bytes.Repeat([]byte{'x'}, size))
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	_, err := m.ask(ctx, at, wire.Map{
+		{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.id}, {Key: "jid", Value: jid}, {Key: "fun", Value: "test.echo"},
+		{Key: "return", Value: value}, {Key: "retcode", Value: int64(0)}, {Key: "success", Value: true},
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		w.lost++ // it may be there, or not
+		return
+	}
+	w.acked[jid], w.by[jid] = value, m.id
+}
+
+// write sends n returns and expects all to be taken.
+func (w *writer) write(t *testing.T, n, size int) {
+	t.Helper()
+	before := len(w.acked)
+	var wg sync.WaitGroup
+	for _, m := range w.minions {
+		wg.Go(func() {
+			for range n / len(w.minions) {
+				w.one(m, size)
+			}
+		})
+	}
+	wg.Wait()
+	if got := len(w.acked) - before; got != n/len(w.minions)*len(w.minions) {
+		t.Errorf("%d of %d returns were taken", got, n)
+	}
+}
+
+// during sends returns until stop is called, at most about that many a second.
+func (w *writer) during(t *testing.T, perSecond, size int) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for _, m := range w.minions {
+		wg.Go(func() {
+			tick := time.NewTicker(time.Second * time.Duration(len(w.minions)) / time.Duration(perSecond))
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					w.one(m, size)
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	return func() { cancel(); wg.Wait() }
+}
+
+// found expects every acknowledged return on these masters, asked by their jids.
+func (w *writer) found(t *testing.T, masters ...*e2e.Master) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range masters {
+		c, err := at(t.Context(), m)
+		if err != nil {
+			t.Fatalf("%s: %v", m.ID, err)
+		}
+		defer c.Close()
+		missing, example := 0, ""
+		for jid, value := range w.acked {
+			var got any
+			err := c.ReadReturns(within(t, 15*time.Second), jid, []string{w.by[jid]}, func(_ string, r gather.Return) (err error) {
+				got, err = wire.Unpack(r.Return)
+				return err
+			})
+			if err != nil || got != value {
+				missing, example = missing+1, fmt.Sprintf("%s of %s: %.40v, %v", jid, w.by[jid], got, err)
+			}
+		}
+		if missing > 0 {
+			t.Errorf("%s lacks %d of %d acknowledged returns, such as %s", m.ID, missing, len(w.acked), example)
+		}
+		for jid, value := range w.acked { // and by the command
+			var got map[string]any
+			if err := m.RunnerJSON(t, &got, "jobs.lookup_jid", jid); err != nil || got[w.by[jid]] != value {
+				t.Errorf("jobs.lookup_jid %s on %s: %v, %.60v", jid, m.ID, err, got)
+			}
+			break
+		}
+	}
+	t.Logf("%d acknowledged returns are on each of %v; %d had no answer", len(w.acked), ids(masters), w.lost)
+}
+
+// settled waits until nothing moves on the ring any more and no copy is owed.
+func settled(t *testing.T, c *cluster, masters ...*e2e.Master) {
+	t.Helper()
+	e2e.Eventually(t, 2*healed, "the ring is settled", func() error {
+		for _, m := range masters {
+			for _, name := range []string{"pending_partitions", "hints", "under_replicated"} {
+				if n := metric(t, m, "clustermaster_ring_"+name, ""); n != 0 {
+					return fmt.Errorf("%s has %v %s", m.ID, n, name)
+				}
+			}
+			r := ringOf(t, m)
+			if len(r.Nodes) != len(masters) || len(r.Transfers) > 0 || r.Hints != 0 || r.Under != 0 {
+				return fmt.Errorf("%s says %+v", m.ID, r)
+			}
+		}
+		return nil
+	})
+}
+
+// records adds up the records on masters.
+func records(t *testing.T, masters ...*e2e.Master) (sum int) {
+	t.Helper()
+	for _, m := range masters {
+		sum += int(metric(t, m, "clustermaster_ring_records", ""))
+	}
+	return sum
+}
+
+// The ring changes under writes, by a join whose transfer is cut short by a kill, a removal, a death and a return: every
+// acknowledged return is found everywhere afterwards, and each record has its three copies.
+func TestRingChanges(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, slowly+"runner_returns: False\n") // looking shall not add records
+	three := c.Masters[:3]
+	w := newWriter(t, c, three)
+	w.write(t, 2000, 4000) // 8 MB
+	stop := w.during(t, 40, 1000)
+
+	fourth := c.joiner(t, same)
+	fourth.Run(t)
+	// Three quarters of that, at a rate of 1 MB/s.
+	begun := time.Now()
+	pending := func(enough int64) func() error {
+		return func() error {
+			if fourth.Ready() != nil && logLine(t, fourth, 0, "minion ports open") == "" && fourth.Probe("/livez") != nil {
+				return errors.New("it doesn't serve yet")
+			}
+			for _, tr := range ringOf(t, three[0]).Transfers {
+				if tr.To == fourth.ID && tr.Partitions > 0 && tr.Bytes >= enough && tr.ETA != nil {
+					t.Logf("pending: %d partitions, %d of about %d bytes, %d s to go", tr.Partitions, tr.Bytes, tr.Total, *tr.ETA)
+					return nil
+				}
+			}
+			return errors.New("no transfer with bytes and time left is shown")
+		}
+	}
+	e2e.Eventually(t, healed, "a transfer is shown", pending(1_000_000))
+	had := metric(t, fourth, "clustermaster_ring_transfer_bytes_total", "")
+	fourth.Kill(t)
+	t.Logf("killed after %.1f MB", had/1e6)
+	fourth.Run(t)
+	again := time.Now()
+	e2e.Eventually(t, 2*healed, "the joiner is ready", fourth.Ready)
+	w.to(c.Masters...)
+	settled(t, c, c.Masters...)
+	fetched := metric(t, fourth, "clustermaster_ring_transfer_bytes_total", "")
+	rate := fetched / time.Since(again).Seconds()
+	t.Logf("then %.1f MB more; all took %v, the rest %v", fetched/1e6, time.Since(begun).Round(time.Second), time.Since(again).Round(time.Second))
+	if rate > 1.2e6 {
+		t.Errorf("%.0f bytes/s were fetched, with a limit of 1000000", rate)
+	}
+	if had+fetched > 14e6 {
+		t.Errorf("%.1f MB were fetched for 8 MB: the second start began anew", (had+fetched)/1e6)
+	}
+	stop()
+	w.found(t, c.Masters...)
+	four := 0
+	e2e.Eventually(t, healed, "copies that others own are dropped", func() error {
+		n := records(t, c.Masters...)
+		if n != four || n%3 != 0 {
+			four = n
+			return fmt.Errorf("%d records on four masters", n)
+		}
+		return nil
+	})
+
+	succeeds(t, three[0].Runner(t, "cluster.remove", fourth.ID, "keep_secret=True"))
+	fourth.Kill(t)
+	w.to(three...)
+	settled(t, c, three...)
+	for _, m := range three {
+		equal(t, "records on "+m.ID+", of which four masters had three copies each", records(t, m), four/3)
+	}
+
+	stop = w.during(t, 40, 1000)
+	dead := three[2]
+	dead.Kill(t)
+	w.to(three[:2]...)
+	e2e.Eventually(t, healed, "copies for the dead one are kept", func() error {
+		if metric(t, three[0], "clustermaster_ring_hints", "")+metric(t, three[1], "clustermaster_ring_hints", "") == 0 {
+			return errors.New("none")
+		}
+		return nil
+	})
+	dead.Run(t)
+	e2e.Eventually(t, healed, "the dead one is back", dead.Ready)
+	w.to(three...)
+	stop()
+	settled(t, c, three...)
+	w.found(t, three...)
+	if a, b := records(t, three[0]), records(t, dead); a != b {
+		t.Errorf("%s has %d records, the one that was dead %d", three[0].ID, a, b)
+	}
+}

@@ -1,0 +1,217 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermaster/test/e2e"
+)
+
+// slowLinks has masters on loopback, each behind a proxy at its peer port that hands on what it gets as late
+// as a long link that loses packets would.
+type slowLinks struct {
+	base  e2e.Base
+	delay time.Duration // each way
+	loss  float64       // part of the packets
+	end   chan struct{} // closed with the test
+}
+
+func newSlowLinks(t testing.TB, masters int, delay time.Duration, loss float64) *slowLinks {
+	t.Helper()
+	s := &slowLinks{base: e2e.FreeBase(t, masters), delay: delay, loss: loss, end: make(chan struct{})}
+	var wg sync.WaitGroup
+	var listeners []net.Listener
+	t.Cleanup(func() {
+		close(s.end)
+		for _, ln := range listeners {
+			ln.Close()
+		}
+		wg.Wait()
+	})
+	for i := 1; i <= masters; i++ {
+		ln, err := net.Listen("tcp", net.JoinHostPort(s.Peer(i), strconv.Itoa(e2e.PeerPort)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners = append(listeners, ln)
+		wg.Go(func() {
+			for {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				wg.Go(func() { s.carry(conn, i) })
+			}
+		})
+	}
+	return s
+}
+
+// Host implements e2e.Network.
+func (s *slowLinks) Host(i int) string { return s.base.Master(i) }
+
+// Peer implements e2e.Network.
+func (s *slowLinks) Peer(i int) string { return s.base.Master(proxyAt + i) }
+
+// Command implements e2e.Network.
+func (s *slowLinks) Command(_ int, path string, args []string) (string, []string) { return path, args }
+
+// packet is about how much of a stream a packet holds.
+const packet = 1448
+
+// late is how long n bytes take to the other end. A lost packet is sent again after a round trip and what
+// Linux adds, twice as late each time.
+func (s *slowLinks) late(n int) time.Duration {
+	late := s.delay
+	for ; n > 0; n -= packet {
+		for again := 2*s.delay + 200*time.Millisecond; rand.Float64() < s.loss; again *= 2 {
+			late += again
+		}
+	}
+	return late
+}
+
+// piece is part of a stream on its way.
+type piece struct {
+	bytes []byte
+	at    time.Time // of its arrival
+}
+
+// wait is false when the test ends first.
+func (s *slowLinks) wait(until time.Time) bool {
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.end:
+		return false
+	}
+}
+
+// carry joins a connection to a master with the master itself.
+func (s *slowLinks) carry(in net.Conn, to int) {
+	defer in.Close()
+	if !s.wait(time.Now().Add(s.late(1) + s.late(1))) { // TCP's own hand-shake
+		return
+	}
+	caller := in.RemoteAddr().(*net.TCPAddr).IP // the member's log and limits shall see it
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: caller}, Timeout: 5 * time.Second}
+	out, err := d.Dial("tcp", net.JoinHostPort(s.Host(to), strconv.Itoa(e2e.PeerPort)))
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-s.end:
+			in.Close()
+			out.Close()
+		case <-done:
+		}
+	}()
+	defer close(done)
+	var wg sync.WaitGroup
+	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+		src, dst := way[0], way[1]
+		sent := make(chan piece, 1024)
+		wg.Go(func() { s.take(src, sent) })
+		wg.Go(func() { s.give(dst, src, sent) })
+	}
+	wg.Wait()
+}
+
+// take reads what is sent; what comes later does not arrive earlier.
+func (s *slowLinks) take(src net.Conn, sent chan<- piece) {
+	defer close(sent)
+	var last time.Time
+	for {
+		buf := make([]byte, 32<<10)
+		n, err := src.Read(buf)
+		if n > 0 {
+			if at := time.Now().Add(s.late(n)); at.After(last) {
+				last = at
+			}
+			select {
+			case sent <- piece{buf[:n], last}:
+			case <-s.end:
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// give writes what has arrived. When one end has closed, so does the other.
+func (s *slowLinks) give(dst, src net.Conn, sent <-chan piece) {
+	defer dst.Close()
+	for p := range sent {
+		if !s.wait(p.at) {
+			return
+		}
+		if _, err := dst.Write(p.bytes); err != nil {
+			src.Close()
+			for range sent { // until take has seen it
+			}
+			return
+		}
+	}
+}
+
+// Three masters on links with 300 ms of delay each way that lose 2 % of the packets. With time-outs that fit,
+// they form a cluster, keep their leader, hold nobody for down, and agree on what a follower is ordered.
+func TestSlowLinks(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, e2e.ClusterOptions{
+		Masters: 3, Network: newSlowLinks(t, 3, 300*time.Millisecond, 0.02),
+		Extra: "cluster_election_min: 5000\ncluster_election_max: 10000\ncluster_peer_timeout: 6\n",
+	})
+	c.StartMasters(t)
+	e2e.Eventually(t, 60*time.Second, "all are voters", func() error {
+		v, err := membersOf(t, c.Masters[0])
+		if err == nil && len(v.Voters) != 3 {
+			err = fmt.Errorf("%+v", v)
+		}
+		return err
+	})
+	var offsets []int64
+	for _, m := range c.Masters {
+		offsets = append(offsets, logSize(m))
+	}
+	before, err := membersOf(t, c.Masters[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := c.Others(c.Leader(t, c.Masters[0]))[0].Runner(t, "cluster.rotate_keys"); r.Code != 0 {
+		t.Errorf("%v", r)
+	}
+	e2e.Throughout(t, 10*time.Second, "all are ready", func() error {
+		for _, m := range c.Masters {
+			if err := m.Ready(); err != nil {
+				return fmt.Errorf("%s: %w", m.ID, err)
+			}
+		}
+		return nil
+	})
+	after, err := membersOf(t, c.Masters[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Term != before.Term || after.Leader != before.Leader || !slices.Equal(after.Voters, before.Voters) {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	for i, m := range c.Masters {
+		if logHas(t, m, offsets[i], "peer does not answer") == nil {
+			t.Errorf("%s held a peer for down", m.ID)
+		}
+	}
+}

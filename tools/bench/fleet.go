@@ -1,0 +1,290 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"clustermaster/internal/chart"
+	"clustermaster/tools/dev"
+	"clustermaster/tools/simminion"
+)
+
+// fleetPrefix begins the ids of the fleet.
+const fleetPrefix = "sim"
+
+// fleetGrain is a grain of all of the fleet.
+const fleetGrain = "os:Simulated"
+
+// The fleet's minions try again 1 to 3 s after a loss, where Salt's default is 1 to 11 s.
+const (
+	reconDefault = 1000 * time.Millisecond
+	reconMax     = 2000 * time.Millisecond
+)
+
+// fleetReleases behave differently when a connection is lost, so the fleet has some of each.
+var fleetReleases = []string{"3006.28", "3007.15", "3008.3"}
+
+const (
+	fleetPatience     = 150 * time.Second      // for all minions to start: a request that was cut costs one 60 s, as with libzmq; and
+	fleetPatienceEach = 200 * time.Millisecond // for each: Salt's own master makes few pillars in a second
+)
+
+// fleetStarting bounds how many of a fleet's minions are between their sign-in and their start event. So few keep a
+// master busy; were it all of ten thousand, it would answer most of them after they gave up.
+const fleetStarting = 64
+
+// filesReserve is what a process has open beside minions' connections: a master's databases, its ports, its peers; and for
+// each minion that starts a connection of its sign-in and one of its pillar.
+const filesReserve = 768 + 2*fleetStarting
+
+// requestSlots is how many request connections those minions share that can't keep one of their own.
+const requestSlots = 256
+
+// minionsPerSource is how many minions have one source address: a source address has some 28,000 ports.
+const minionsPerSource = 2000
+
+// fleet is a growing number of simulated minions of a set of masters.
+type fleet struct {
+	own   *group
+	addr  string             // the request port that the minions know
+	files int                // connections that may be open, theirs or the master's
+	keys  []*simminion.Key   // shared by all
+	n     int                // minions that have started
+	keep  int                // of these have a request connection of their own
+	slots chan struct{}      // a place for each request connection of the others
+	most  time.Duration      // that a step may take; 0: as long as it needs
+	bare  bool               // those to come fetch no pillar, so the master knows no grains of theirs
+	run   context.Context    //nolint:containedctx // the life of all minions, which grow starts and stop ends
+	end   context.CancelFunc // of run
+	lives sync.WaitGroup
+}
+
+// newFleet is a fleet without minions at one master's port, or at the built-in balancer before several.
+func (b *bencher) newFleet(ctx context.Context, o *group) (*fleet, error) {
+	f := &fleet{own: o, addr: o.requestAddrs()[0], slots: make(chan struct{}, requestSlots)}
+	var err error
+	if f.files, err = openFilesLimit(); err != nil {
+		return nil, err
+	}
+	for _, k := range b.keys {
+		key, err := simminion.KeyOf(k.private)
+		if err != nil {
+			return nil, err
+		}
+		f.keys = append(f.keys, key)
+	}
+	f.run, f.end = context.WithCancel(context.WithoutCancel(ctx))
+	if len(o.masters) == 1 {
+		return f, nil
+	}
+	f.addr = net.JoinHostPort(o.front, strconv.Itoa(reqPort))
+	f.files /= 3 // a connection through the balancer has three ends in this process
+	f.lives.Go(func() {
+		// A balancer that can't listen leaves minions that never start, and these say so.
+		dev.NewBalancer(o.hosts(), healthPort, slog.New(slog.DiscardHandler)).Serve(f.run, o.front, pubPort, reqPort)
+	})
+	return f, nil
+}
+
+// unstartedError says that a fleet did not start in time.
+type unstartedError struct {
+	started, of int
+	patience    time.Duration
+}
+
+func (e *unstartedError) Error() string {
+	return fmt.Sprintf("did not finish in %.0f s: %s of %s started", e.patience.Seconds(), thousands(e.started), plural(e.of, "minion"))
+}
+
+// grow starts minions until there are n, and waits until all have fired their start event. took is the time from the first
+// sign-in to that. The error is *unstartedError if the patience ended.
+func (f *fleet) grow(ctx context.Context, b *bencher, n int) (took time.Duration, err error) {
+	more, err := f.more(n)
+	if err != nil {
+		return 0, err
+	}
+	patience := fleetPatience + time.Duration(len(more.Minions))*fleetPatienceEach
+	if f.most > 0 {
+		patience = min(patience, f.most)
+	}
+	limited, done := context.WithTimeout(ctx, patience)
+	defer done()
+	ended := make(chan error, 1)
+	begun := time.Now()
+	f.lives.Go(func() { ended <- more.Run(f.run) })
+	ready := make(chan error, 1)
+	go func() { ready <- more.WaitReady(limited) }()
+	defer b.progress.follow("sign in and start simulated minions", n, func() int { return f.n + more.Started() })()
+	select {
+	case err = <-ready:
+	case err = <-ended:
+		if err == nil {
+			err = errors.New("all ended at once")
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		return 0, &unstartedError{started: f.n + more.Started(), of: n, patience: patience}
+	case err != nil:
+		return 0, fmt.Errorf("start simulated minions: %w", err)
+	}
+	f.n = n
+	return time.Since(begun), nil
+}
+
+// more makes the minions that are missing for n. All have a publish connection, and as many as the open files allow
+// a request connection of their own.
+func (f *fleet) more(n int) (*simminion.Fleet, error) {
+	f.keep = n
+	if room := f.files - filesReserve; 2*n > room {
+		f.keep = room - requestSlots - n
+	}
+	if f.keep < 0 {
+		return nil, fmt.Errorf("start simulated minions: %s want %d connections, and the limit of open files allows %d: raise it (ulimit -n)",
+			plural(n, "minion"), 2*n, f.files-filesReserve)
+	}
+	sources := f.own.sources()
+	out := &simminion.Fleet{Starting: fleetStarting}
+	for i := f.n; i < n; i++ {
+		c := simminion.Config{
+			ID: fmt.Sprintf("%s%d", fleetPrefix, i+1), Key: f.keys[i%len(f.keys)], Master: f.addr, LocalAddr: sources[i/minionsPerSource%len(sources)],
+			Release: fleetReleases[i%len(fleetReleases)], ReconDefault: reconDefault, ReconMax: reconMax, Functions: fleetFunctions, NoPillar: f.bare,
+		}
+		if i >= f.keep {
+			c.RequestSlots = f.slots
+		}
+		m, err := simminion.New(c)
+		if err != nil {
+			return nil, err
+		}
+		out.Minions = append(out.Minions, m)
+	}
+	return out, nil
+}
+
+// note says what the fleet does unlike real minions.
+func (f *fleet) note() string {
+	if f.keep >= f.n {
+		return ""
+	}
+	return fmt.Sprintf("%s of them keep a request connection, the others share %d: a process may have %s open files here",
+		thousands(f.keep), requestSlots, thousands(f.files))
+}
+
+// stop ends all minions, and the balancer.
+func (f *fleet) stop() {
+	f.end()
+	f.lives.Wait()
+}
+
+// Names of a fleet's figures.
+func figureSignIn(n int) string { return "sign-in and start of " + plural(n, "minion") }
+func figureFleet(n int) string  { return "memory (PSS) of a master with " + plural(n, "minion") }
+func figurePing(n int) string {
+	return "test.ping of " + plural(n, "minion") + ", publish to last return"
+}
+func figureGrainPing(n int) string {
+	return "test.ping -G of " + plural(n, "minion") + ", publish to last return"
+}
+
+func figureResolve(n int) string {
+	return "a compound target of " + plural(n, "minion") + ", resolved"
+}
+
+// measure lets the fleet grow to n and measures what needs minions that listen. Pings that not all answer are a note.
+func (f *fleet) measure(ctx context.Context, b *bencher, n int, c *Column) error {
+	before := f.n
+	took, err := f.grow(ctx, b, n)
+	if err != nil {
+		return err
+	}
+	c.add(figureSignIn(n), took.Seconds(), "s", fmt.Sprintf("%s a second%s", chart.Number(float64(n-before)/took.Seconds()), after(before)))
+	if f.bare {
+		c.remark("these fetched no pillar")
+	}
+	if !sleepUntil(ctx, time.Now().Add(settleTime)) {
+		return ctx.Err()
+	}
+	memory, err := f.own.memory()
+	if err != nil {
+		return err
+	}
+	c.addMemory(figureFleet(n), memory)
+	c.remark(f.note())
+	for _, p := range []struct{ name, tgt, tgtType string }{{figurePing(n), fleetPrefix + "*", "glob"}, {figureGrainPing(n), fleetGrain, "grain"}} {
+		if f.bare && p.tgtType == "grain" {
+			continue
+		}
+		err := f.median(ctx, b, p.name, c, func(ctx context.Context) (int, time.Duration, error) {
+			return f.own.product.ping(ctx, f.own.masters[0], ping{tgt: p.tgt, tgtType: p.tgtType, minions: n})
+		})
+		if err != nil && f.most > 0 && ctx.Err() == nil { // it is a figure of a master that it does not answer
+			b.say("%s: %v", p.name, err)
+			why, _, _ := strings.Cut(err.Error(), ". ")
+			c.add(p.name, 0, "", why)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if resolve := f.own.product.resolve; resolve != nil && !f.bare && n > 0 {
+		return f.median(ctx, b, figureResolve(n), c, func(ctx context.Context) (int, time.Duration, error) {
+			return resolve(ctx, f.own.masters[0], ping{tgt: "G@" + fleetGrain + " and " + fleetPrefix + "*", tgtType: "compound"})
+		})
+	}
+	return nil
+}
+
+// unmeasured notes why there are no figures of n minions.
+func (c *Column) unmeasured(n int, why error) {
+	for _, name := range []string{figureSignIn(n), figureFleet(n), figurePing(n)} {
+		c.add(name, 0, "", why.Error())
+	}
+}
+
+// after says how many minions were there before.
+func after(before int) string {
+	if before == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", with %s before", thousands(before))
+}
+
+// pings is how often a job of all minions is measured, unless that takes longer than pingsPatience.
+const (
+	pings         = 3
+	pingsPatience = 45 * time.Second
+)
+
+// median repeats what is for all minions, and notes the median time and how many answered at worst.
+func (f *fleet) median(ctx context.Context, b *bencher, name string, c *Column, once func(context.Context) (answered int, took time.Duration, err error)) error {
+	var took []time.Duration
+	least := f.n
+	for i, begun := 0, time.Now(); i < pings && (i == 0 || time.Since(begun) < pingsPatience); i++ {
+		b.progress.show("%s, %d of %d", name, i+1, pings)
+		n, d, err := once(ctx)
+		if err != nil {
+			return err
+		}
+		took = append(took, d)
+		least = min(least, n)
+	}
+	slices.Sort(took)
+	note := fmt.Sprintf("median of %d", len(took))
+	if least < f.n {
+		note += fmt.Sprintf("; only %d at worst", least)
+	}
+	c.add(name, ms(took[len(took)/2]), "ms", note)
+	return nil
+}

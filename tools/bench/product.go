@@ -1,0 +1,199 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"clustermaster/salt/gather"
+	"clustermaster/serve/operator"
+)
+
+// product is a master's program: ours, or Salt's own.
+type product struct {
+	name string   // as tables show it
+	argv []string // starts a master in the foreground; -c and its folder follow
+	// options are lines of configuration that this product needs.
+	options string
+	// sharedKeys: the masters of a cluster need one cluster_pki_dir together, and know each other by address: that is their id.
+	sharedKeys bool
+	// isolated: each master has roots of its own.
+	isolated bool
+	ready    func(ctx context.Context, m *masterProcess) bool
+	// ping publishes one test.ping and returns how many answered, and how long the last one took from the publication on.
+	ping func(ctx context.Context, m *masterProcess, p ping) (answered int, took time.Duration, err error)
+	// resolve asks a master whom a target means; nil if it can't be asked without a job.
+	resolve func(ctx context.Context, m *masterProcess, p ping) (found int, took time.Duration, err error)
+}
+
+// ping is a test.ping of simulated minions.
+type ping struct {
+	tgt, tgtType string
+	minions      int // that it is for
+}
+
+// timeout is how long the client waits.
+func (p ping) timeout() time.Duration {
+	return 15*time.Second + time.Duration(p.minions)*5*time.Millisecond
+}
+
+// clustermaster is our own product, ready when it says so.
+func clustermaster(program string) product {
+	return product{name: "clustermaster", argv: []string{program, "salt-master"}, ready: readyz, ping: operatorPing, resolve: operatorTargets}
+}
+
+// saltProduct is Salt's own master out of a virtual environment salt-RELEASE; it is ready when it answers a minion.
+func saltProduct(venv string, key *keyPair) (product, error) {
+	program := filepath.Join(venv, "bin", "salt-master")
+	if _, err := os.Stat(program); err != nil {
+		return product{}, fmt.Errorf("find Salt's own master: %w; make venvs installs it", err)
+	}
+	release := strings.TrimPrefix(filepath.Base(venv), "salt-")
+	return product{
+		name: "Salt " + release, argv: []string{program}, sharedKeys: true, options: "enable_fqdns_grains: false\n",
+		ready: answers(key),
+		ping: func(ctx context.Context, m *masterProcess, p ping) (int, time.Duration, error) {
+			return clientPing(ctx, filepath.Join(venv, "bin", "python"), m, p)
+		},
+	}, nil
+}
+
+// readyz asks /readyz.
+func readyz(ctx context.Context, m *masterProcess) bool {
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/readyz", m.host, healthPort), nil)
+	if err != nil {
+		return false
+	}
+	r, err := client.Do(req)
+	if err != nil {
+		return false
+	}
+	r.Body.Close()
+	return r.StatusCode == http.StatusOK
+}
+
+// answers tries the sign-in of a minion and a request: ports may be open before anybody answers, and a member of Salt's
+// clusters signs minions in before it serves them.
+func answers(key *keyPair) func(context.Context, *masterProcess) bool {
+	return func(ctx context.Context, m *masterProcess) bool {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		l := line{addr: net.JoinHostPort(m.host, strconv.Itoa(reqPort))}
+		defer l.close()
+		return sendFileList(ctx, newSession("await", key), &l, &job{saltenv: "base"}) == nil
+	}
+}
+
+// operatorPing publishes through our master's operator socket.
+func operatorPing(ctx context.Context, m *masterProcess, p ping) (answered int, took time.Duration, err error) {
+	client, err := operator.Dial(ctx, m.sockDir())
+	if err != nil {
+		return 0, 0, fmt.Errorf("ping through %s: %w", m.id, err)
+	}
+	defer client.Close()
+	start := time.Now()
+	_, err = gather.Run(ctx, client, gather.Publish{Tgt: p.tgt, TgtType: p.tgtType, Fun: "test.ping", User: "root"},
+		gather.Options{Timeout: p.timeout()}, func(string, gather.Return) {
+			answered++
+			took = time.Since(start)
+		})
+	if err != nil {
+		err = fmt.Errorf("ping through %s: %w", m.id, err)
+	}
+	return answered, took, err
+}
+
+// operatorTargets resolves through our master's operator socket.
+func operatorTargets(ctx context.Context, m *masterProcess, p ping) (found int, took time.Duration, err error) {
+	client, err := operator.Dial(ctx, m.sockDir())
+	if err != nil {
+		return 0, 0, fmt.Errorf("resolve a target through %s: %w", m.id, err)
+	}
+	defer client.Close()
+	begun := time.Now()
+	targeted, err := client.Targets(ctx, p.tgt, p.tgtType, ":")
+	if err != nil {
+		return 0, 0, fmt.Errorf("resolve a target through %s: %w", m.id, err)
+	}
+	return len(targeted.Minions), time.Since(begun), nil
+}
+
+// clientPing publishes through Salt's own LocalClient, which is started first and not part of the time.
+func clientPing(ctx context.Context, python string, m *masterProcess, p ping) (answered int, took time.Duration, err error) {
+	const script = `import json, sys, time
+import salt.client
+client = salt.client.LocalClient(sys.argv[1])
+start = last = time.time()
+ids = set()
+for answer in client.cmd_iter(sys.argv[2], "test.ping", tgt_type=sys.argv[3], timeout=float(sys.argv[4])):
+    for minion, value in answer.items():
+        if value.get("ret") is True:
+            ids.add(minion)
+            last = time.time()
+json.dump([len(ids), last - start], sys.stdout)
+`
+	cmd := exec.CommandContext(ctx, python, "-c", script, filepath.Join(m.dir, "master"), p.tgt, p.tgtType, fmt.Sprint(p.timeout().Seconds()))
+	out, err := cmd.Output()
+	if err != nil {
+		var ended *exec.ExitError
+		if errors.As(err, &ended) && len(ended.Stderr) > 0 {
+			err = fmt.Errorf("%w: %s", err, lastLine(ended.Stderr))
+		}
+		return 0, 0, fmt.Errorf("ping through %s: %w", m.id, err)
+	}
+	var figures [2]float64
+	if err := json.Unmarshal(out, &figures); err != nil {
+		return 0, 0, fmt.Errorf("ping through %s: read %.60q: %w", m.id, out, err)
+	}
+	return int(figures[0]), time.Duration(figures[1] * float64(time.Second)), nil
+}
+
+func lastLine(b []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return lines[len(lines)-1]
+}
+
+// balance starts HAProxy at g.front, as Salt's documentation has it: TCP sessions to the masters in turn.
+func (o *group) balance(ctx context.Context) error {
+	program, err := exec.LookPath("haproxy")
+	if err != nil {
+		return fmt.Errorf("find HAProxy: %w; apt-get install haproxy", err)
+	}
+	var text strings.Builder
+	text.WriteString("defaults\n  mode tcp\n  balance roundrobin\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n")
+	for _, port := range []int{pubPort, reqPort} {
+		fmt.Fprintf(&text, "listen port%d\n  bind %s:%d\n", port, o.front, port)
+		for _, m := range o.masters {
+			fmt.Fprintf(&text, "  server %s %s:%d check inter 500\n", m.id, m.host, port)
+		}
+	}
+	h := &masterProcess{id: "haproxy", host: o.front, dir: filepath.Join(o.dir, "haproxy")}
+	path := filepath.Join(h.dir, "haproxy.cfg")
+	if err = os.MkdirAll(h.dir, 0o755); err == nil {
+		err = os.WriteFile(path, []byte(text.String()), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write HAProxy config: %w", err)
+	}
+	if err := h.start([]string{program, "-db", "-f", path}); err != nil {
+		return err
+	}
+	o.haproxy = h
+	return h.await(ctx, func(ctx context.Context, h *masterProcess) bool {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(h.host, strconv.Itoa(reqPort)))
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+}

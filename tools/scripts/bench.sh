@@ -1,0 +1,14 @@
+#!/bin/bash
+# bench.sh [OPTIONS] - figures: Go's benchmarks beside the code, printed; then `clustermaster bench` of our own masters,
+# which writes docs/benchmarks.md, and of how cost grows, which writes docs/growth.md. With options only those of
+# `clustermaster bench` that they say, printed. Nothing here passes or fails.
+set -u
+cd "$(dirname "$0")/../.."
+go=${GO:-go}
+if [ $# -gt 0 ]; then
+	exec bin/clustermaster bench "$@"
+fi
+"$go" test -run '^$' -bench . -benchmem -timeout 30m ./... | grep -v -e 'no test files' -e '^ok .*\[no tests'
+requests=auth,return,return+job,minion_event,pillar,pillar+grains,pillar+40sls,pillar+40sls+grains,mine,mine_get,file_list,file_hash,serve_file,serve_file+1mib
+bin/clustermaster bench --self --seconds 2 --only $requests --fill 1000000 --docs docs &&
+	bin/clustermaster bench --grow --docs docs

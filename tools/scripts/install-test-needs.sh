@@ -1,0 +1,55 @@
+#!/bin/bash
+# Installs what the tests use beside Go: a C compiler (for the race detector), haproxy, ip, gpg, slapd and Python's venv from
+# the distribution, Salt's releases into virtual environments. What can't be
+# installed is said; the tests that need it are left out and say so too.
+set -u
+cd "$(dirname "$0")/../.."
+
+# packages NAME... - from Debian's archive, when it has a use to try.
+packages() {
+    if ! command -v apt-get >/dev/null; then
+        echo "left out: installing $* (no apt-get on this machine)"
+        return 1
+    fi
+    local sudo=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+            echo "left out: installing $* (needs root: sudo apt-get install $*)"
+            return 1
+        fi
+        sudo=(sudo -n)
+    fi
+    echo "installing $*"
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >.build/apt.log 2>&1 && return 0
+    # A fresh image has no package lists yet.
+    "${sudo[@]}" apt-get update -q >>.build/apt.log 2>&1 &&
+        "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >>.build/apt.log 2>&1 && return 0
+    echo "left out: installing $* (apt-get failed, see .build/apt.log)"
+    return 1
+}
+
+mkdir -p .build
+if ! printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "${CC:-gcc}" -x c -o /dev/null - 2>/dev/null; then
+    packages gcc libc6-dev
+fi
+# Debian keeps ensurepip in a package of its own.
+if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    packages python3 python3-venv
+fi
+if ! command -v haproxy >/dev/null && [ ! -x /usr/sbin/haproxy ]; then
+    packages haproxy
+fi
+# Partitions of the network; without ip a proxy stands in.
+if ! command -v ip >/dev/null; then
+    packages iproute2
+fi
+# The gpg renderer.
+if ! command -v gpg >/dev/null; then
+    packages gnupg
+fi
+# A real directory for the back end ldap of external_auth. Debian would start one of its own.
+if ! command -v slapd >/dev/null && [ ! -x /usr/sbin/slapd ]; then
+    packages slapd && [ "$(id -u)" -eq 0 ] && command -v systemctl >/dev/null && systemctl disable --now slapd >/dev/null 2>&1
+fi
+tools/scripts/venvs.sh "${CLUSTERMASTER_SALT_VENVS:-$PWD/.build/venvs}" || true
+exit 0

@@ -1,0 +1,53 @@
+#!/bin/bash
+# venvs.sh DIR [RELEASE...] - puts Salt releases, if none is named those that we
+# serve, into DIR/salt-<release>, for tests and the demo. Uses what is there
+# already. Exit code 1 if one is missing at the end.
+set -u
+dir=${1:?usage: venvs.sh DIR [RELEASE...]}
+shift
+[ $# -gt 0 ] || set -- 3006.28 3007.15 3008.3
+mkdir -p "$dir"
+
+# A Python that Salt runs on. Salt 3006 and 3007 import modules that Python 3.13
+# no longer has.
+python=
+for p in python3.11 python3.12 python3.10 python3; do
+    if command -v "$p" >/dev/null && "$p" -c 'import sys; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then
+        python=$p
+        break
+    fi
+done
+
+missing=0
+for release; do
+    venv=$dir/salt-$release
+    if [ -x "$venv/bin/salt-minion" ] && "$venv/bin/python" -c 'import salt.minion' 2>/dev/null; then
+        continue
+    fi
+    if [ -z "$python" ]; then
+        echo "left out: salt $release (no Python 3.9 to 3.12; apt-get install python3 python3-venv)"
+        missing=1
+        continue
+    fi
+    echo "installing salt $release into $venv"
+    log=$dir/salt-$release.log
+    rm -rf "$venv"
+    if ! "$python" -m venv "$venv" >"$log" 2>&1; then
+        rm -rf "$venv"
+        echo "left out: salt $release (python -m venv failed, see $log; apt-get install python3-venv)"
+        missing=1
+        continue
+    fi
+    "$venv/bin/pip" install -q --disable-pip-version-check "salt==$release" >>"$log" 2>&1
+    # Early releases forget to name what they need: it is what 3006.28 needs.
+    if [ -x "$dir/salt-3006.28/bin/pip" ] && ! "$venv/bin/python" -c 'import salt.minion' >>"$log" 2>&1; then
+        "$dir/salt-3006.28/bin/pip" freeze | grep -v '^salt==' >"$venv/needs.txt"
+        "$venv/bin/pip" install -q --disable-pip-version-check -r "$venv/needs.txt" >>"$log" 2>&1
+    fi
+    if ! "$venv/bin/python" -c 'import salt.minion' >>"$log" 2>&1; then
+        echo "left out: salt $release (pip install failed, see $log)"
+        rm -rf "$venv"
+        missing=1
+    fi
+done
+exit $missing

@@ -1,0 +1,146 @@
+package setup
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"clustermaster/lb"
+)
+
+// Cluster is a cluster that does not exist yet.
+type Cluster struct {
+	ID       string // cluster_id
+	Secret   string // cluster_secret
+	Masters  []lb.Server
+	Balancer string // address on which the balancer takes minions; "*" for all of its machine
+}
+
+// NewSecret makes a cluster_secret of 256 random bits.
+func NewSecret() (string, error) {
+	var b [32]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", fmt.Errorf("make a secret: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(b[:]), nil
+}
+
+var (
+	plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+	hostName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+)
+
+// ParseMasters reads addresses or host names with commas between them, each with an id before it as in
+// m1=10.0.0.1, or without one. Ids that are missing are host names, and master1, master2, ... for addresses.
+func ParseMasters(list string) ([]lb.Server, error) {
+	var masters []lb.Server
+	names, addrs := make(map[string]bool), make(map[string]bool)
+	for i, word := range strings.Split(list, ",") {
+		name, addr, named := strings.Cut(strings.TrimSpace(word), "=")
+		if !named {
+			name, addr = "", name
+		}
+		addr = strings.Trim(addr, "[]")
+		ip, err := netip.ParseAddr(addr)
+		switch {
+		case err == nil && ip.IsUnspecified():
+			return nil, fmt.Errorf("--peers: %s is no address of a single machine", addr)
+		case err == nil:
+			addr = ip.String()
+		case !hostName.MatchString(addr):
+			return nil, fmt.Errorf("--peers: %q is no address and no host name; write them with commas, like 10.0.0.1,10.0.0.2,10.0.0.3", addr)
+		}
+		if name == "" {
+			if name = addr; err == nil {
+				name = fmt.Sprintf("master%d", i+1)
+			}
+		}
+		if !plainName.MatchString(name) {
+			return nil, fmt.Errorf("--peers: %q can't be an id; use letters, digits, dots and dashes", name)
+		}
+		if names[name] || addrs[addr] {
+			return nil, fmt.Errorf("--peers: %s is there twice; name each master once", word)
+		}
+		names[name], addrs[addr] = true, true
+		masters = append(masters, lb.Server{Name: name, Addr: addr})
+	}
+	return masters, nil
+}
+
+// Write makes dir and in it ID/master for each master, mode 0600, and haproxy.cfg. It refuses a folder that is there.
+func (c Cluster) Write(dir string) error {
+	balancer, err := lb.FillIn(lb.HAProxy, c.Balancer, c.Masters)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%s is there already; nothing was written. Name another folder with --dir", dir)
+	} else if err != nil {
+		return fmt.Errorf("make folder: %w; nothing was written", err)
+	}
+	for _, m := range c.Masters {
+		sub := filepath.Join(dir, m.Name)
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			return fmt.Errorf("make folder: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(sub, "master"), []byte(c.Config(m)), 0o600); err != nil {
+			return fmt.Errorf("write configuration: %w", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "haproxy.cfg"), []byte(balancer), 0o644); err != nil {
+		return fmt.Errorf("write balancer's configuration: %w", err)
+	}
+	return nil
+}
+
+// Config is the file /etc/salt/master of one of the masters.
+func (c Cluster) Config(m lb.Server) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# %s, one of %d masters of the cluster %s. Copy to /etc/salt/master, mode 0600.", m.Name, len(c.Masters), c.ID)
+	line("")
+	line("# This master: a name of its own, and the address of its ports.")
+	line("id: %s", quoted(m.Name))
+	if _, err := netip.ParseAddr(m.Addr); err == nil {
+		line("interface: %s", quoted(m.Addr))
+	} else {
+		line("interface: '::'")
+		line("# Other masters find it by this name, also after its address has changed.")
+		line("cluster_advertise: %s", m.Addr)
+	}
+	line("")
+	line("# The cluster: the same id and secret on all masters. Keep the secret out of sight: it lets a machine join.")
+	line("cluster_id: %s", quoted(c.ID))
+	line("cluster_secret: %s", quoted(c.Secret))
+	line("cluster_peers:")
+	for _, p := range c.Masters {
+		if p.Name != m.Name {
+			line("  - %s", quoted(p.Addr))
+		}
+	}
+	line("")
+	line("# Each master has folders of its own; keys and synced roots travel inside the cluster.")
+	line("cluster_isolated_filesystem: True")
+	line("")
+	line("# States and pillars: edit them on one master, then run salt-run cluster.sync_roots there.")
+	line("file_roots:")
+	line("  base:")
+	line("    - /srv/salt")
+	line("pillar_roots:")
+	line("  base:")
+	line("    - /srv/pillar")
+	line("")
+	line("# Show masters the minions' own addresses: add send-proxy-v2 to the servers in haproxy.cfg at the same time.")
+	line("#proxy_protocol: True")
+	line("#proxy_protocol_from: [%s]", "10.0.0.100")
+	return b.String()
+}
+
+// quoted keeps YAML from reading a text as something else.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -1,0 +1,57 @@
+package simminion
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"clustermaster/salt/target"
+	"clustermaster/wire"
+)
+
+// isTarget reports whether a publication is for this minion, by its own id, grains and pillar.
+func (m *Minion) isTarget(load wire.Map) bool {
+	tgt, _ := load.Get("tgt")
+	switch kind := load.String("tgt_type"); kind {
+	case "glob", "":
+		pattern, ok := tgt.(string)
+		return ok && target.Glob(pattern, m.cfg.ID)
+	case "pcre":
+		pattern, ok := tgt.(string)
+		return ok && target.MatchStart(pattern, m.cfg.ID)
+	case "list":
+		switch ids := tgt.(type) {
+		case []any:
+			return slices.Contains(ids, any(m.cfg.ID))
+		case string:
+			return slices.Contains(strings.Split(ids, ","), m.cfg.ID)
+		}
+		return false
+	default:
+		found, err := target.Match(context.Background(), kind, tgt, load.String("delimiter"), own{m}, true)
+		return err == nil && len(found.Minions) > 0
+	}
+}
+
+// own is a world of one minion, which knows no nodegroups: a master sends them written out.
+type own struct{ *Minion }
+
+var _ target.Source = own{}
+
+func (o own) AcceptedIDs() []string        { return []string{o.cfg.ID} }
+func (o own) DataCache() bool              { return true }
+func (o own) Nodegroup(string) (any, bool) { return nil, false }
+
+func (o own) Ask(_ context.Context, q target.Question, fn func(string, target.Hits)) (string, error) {
+	j := q.Judge()
+	fn(o.cfg.ID, j.Minion(false, o.grains()))
+	if !slices.ContainsFunc(q.Terms, func(t target.Term) bool { return strings.HasPrefix(t.Kind, "pillar") }) {
+		return "", nil
+	}
+	pillar, err := wire.UnpackMap(o.Pillar())
+	if err != nil {
+		return "the minion has no pillar yet", nil //nolint:nilerr // then nothing of it matches
+	}
+	fn(o.cfg.ID, j.Minion(true, pillar))
+	return "", nil
+}

@@ -1,0 +1,113 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"clustermaster/cluster/level"
+)
+
+// checkUnary and checkStream refuse requests with a field that this release does not know: what it would drop, the
+// caller believes done.
+func (p *Port) checkUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	if err := p.known(ctx, req, info.FullMethod); err != nil {
+		return nil, err
+	}
+	return handle(ctx, req)
+}
+
+func (p *Port) checkStream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	return handle(srv, &checkedServerStream{s, p, info.FullMethod})
+}
+
+type checkedServerStream struct {
+	grpc.ServerStream
+	p      *Port
+	method string
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (s *checkedServerStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return s.p.known(s.Context(), m, s.method)
+}
+
+// known checks a request.
+func (p *Port) known(ctx context.Context, m any, method string) error {
+	err := checkMessage(m)
+	if err == nil {
+		return nil
+	}
+	p.m.unknown.WithLabelValues("request").Inc()
+	node, _ := PeerNode(ctx)
+	if n, ok := p.quiet.allow(callerOf(ctx), "unknown field", time.Now()); ok {
+		p.cfg.Log.Warn("request refused, nothing was changed; install the newer release here too, see docs/upgrade.md",
+			"peer", node, "method", method, "n", n, "err", err)
+	}
+	return status.Error(codes.InvalidArgument, err.Error())
+}
+
+func callerOf(ctx context.Context) source {
+	if from, ok := grpcpeer.FromContext(ctx); ok && from.Addr != nil {
+		return sourceOf(from.Addr)
+	}
+	return source{}
+}
+
+// knownReply checks an answer.
+func (p *Port) knownReply(m any) error {
+	err := checkMessage(m)
+	if err == nil {
+		return nil
+	}
+	p.m.unknown.WithLabelValues("reply").Inc()
+	return status.Error(codes.Internal, err.Error())
+}
+
+func checkMessage(m any) error {
+	if message, ok := m.(proto.Message); ok {
+		return level.CheckMessage(message)
+	}
+	return nil
+}
+
+// mayCall refuses a method that members of the cluster's level need not have.
+func (p *Port) mayCall(method string) error {
+	if p.cfg.Level == nil {
+		return nil
+	}
+	if of, at := level.OfRPC(method), p.cfg.Level(); of > at {
+		return status.Errorf(codes.Unimplemented, "%s needs level %d, and the cluster is at level %d: upgrade all members first, see salt-run cluster.members",
+			method, of, at)
+	}
+	return nil
+}
+
+// checkedClientStream checks answers.
+type checkedClientStream struct {
+	grpc.ClientStream
+	p *Port
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s *checkedClientStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if err == nil {
+		err = s.p.knownReply(m)
+	}
+	return err
+}
+
+// unmarshalKnown reads a frame of the join channel; a field that this release does not know is an error.
+func unmarshalKnown(b []byte, m proto.Message) error {
+	return errors.Join(proto.Unmarshal(b, m), level.CheckMessage(m))
+}
