@@ -14,6 +14,7 @@ import (
 	"clustermaster/salt/cli"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
+	"clustermaster/serve/daemon"
 	"clustermaster/serve/operator"
 )
 
@@ -69,7 +70,7 @@ func configCommand(_ context.Context, args []string) int {
 	}
 	if len(args) != 1 || args[0] != "check" {
 		fmt.Fprintln(os.Stderr, "Usage: clustermaster config check [-c DIR]")
-		return exitUsage
+		return daemon.ExitUsage
 	}
 	o, warnings, err := config.Load(dir, os.Getenv)
 	for _, w := range warnings {
@@ -87,7 +88,7 @@ func configCommand(_ context.Context, args []string) int {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return exitConfig
+		return daemon.ExitConfig
 	}
 	fmt.Printf("%s: good\n", o.ConfFile)
 	return 0

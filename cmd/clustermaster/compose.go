@@ -34,6 +34,7 @@ import (
 	"clustermaster/salt/schedule"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
+	"clustermaster/serve/daemon"
 	"clustermaster/serve/event"
 	"clustermaster/serve/event/localbus"
 	"clustermaster/serve/fileserver"
@@ -98,6 +99,20 @@ type rooms struct {
 	rules    *acl.Rules
 	userKeys *userkeys.Keys    // nil without enable_clear_commands
 	onDisk   *localcache.Cache // nil without enable_clear_commands
+}
+
+// saltMaster is the daemon's command.
+func saltMaster(ctx context.Context, args []string) int {
+	return daemon.Command(ctx, args, daemon.Program{
+		Versions: func(all bool) { printVersions("salt-master", all) },
+		Serve: func(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd, log *slog.Logger) error {
+			err := serveMaster(ctx, o, found, systemd, log)
+			for errors.Is(err, cluster.ErrReopen) && ctx.Err() == nil {
+				err = serveMaster(ctx, o, false, systemd, log)
+			}
+			return err
+		},
+	})
 }
 
 // serveMaster makes the rooms from the bottom up, and runs them until ctx ends.
@@ -167,7 +182,7 @@ func (r *rooms) openCluster(found bool) error {
 		PubFingerprint: o.ClusterPubFingerprint, DataDir: filepath.Join(o.DataDir(), "cluster"), Seal: r.seal,
 		MaxVoters: o.ClusterMaxVoters, MinVoters: o.ClusterMinVoters, ReplaceVoters: o.ClusterAutoReplaceVoters,
 		VoterTimeout: o.ClusterVoterTimeout, VoterCheck: o.ClusterVoterHealthInterval, DemoteCooldown: o.ClusterDemoteCooldown,
-		JoinTimeout: o.ClusterJoinTimeout, StaleLimit: o.ClusterStaleLimit, ClockLimit: o.ClusterClockLimit, Now: machineClock(os.Getenv(clockEnv)), RingDeadAfter: o.RingDeadAfter,
+		JoinTimeout: o.ClusterJoinTimeout, StaleLimit: o.ClusterStaleLimit, ClockLimit: o.ClusterClockLimit, Now: daemon.Clock(os.Getenv(daemon.ClockEnv)), RingDeadAfter: o.RingDeadAfter,
 		IsolatedServe:  time.Duration(o.ClusterIsolatedServeSeconds) * time.Second,
 		PublishSession: o.PublishSession, KeySize: o.KeySize, FoundingKeys: foundingKeys(o), StateSync: r.syncState,
 		Unfit: r.disk.Low, Alarms: r.backups.alarms, LastBackup: r.backups.lastGood,
@@ -326,11 +341,11 @@ func (r *rooms) openMaster() error {
 		MaxPerSource: o.MaxConnectionsPerSource, Unlimited: o.Balancers(),
 	}
 	r.pub = minion.NewPubServer(lim, o.ZmqFiltering, r.log, r.reg)
-	files, err := openFilesLimit()
+	files, err := daemon.OpenFilesLimit()
 	if err != nil {
 		return fmt.Errorf("read limit of open files: %w", err)
 	}
-	warnOpenFiles(len(r.keys.AcceptedIDs()), files, r.log)
+	daemon.WarnOpenFiles(len(r.keys.AcceptedIDs()), files, r.log)
 	if r.files, err = fileserver.New(fileOptions(o), r.log, r.reg); err != nil {
 		return err
 	}
@@ -448,7 +463,7 @@ func (r *rooms) run(ctx context.Context) error {
 	lower.Go(func() error { return fail(r.disk.Run(lctx)) })
 	upper.Go(func() error { return r.node.Run(uctx) })
 	upper.Go(func() error { return r.mesh.Run(uctx) })
-	upper.Go(func() error { giveMemoryBack(uctx, r.reg); return nil })
+	upper.Go(func() error { daemon.GiveMemoryBack(uctx, r.reg); return nil })
 	if r.opts.Extra["fileserver_events"] == true {
 		upper.Go(func() error { return r.files.Watch(uctx, time.Minute, r.fileChanges) })
 	}

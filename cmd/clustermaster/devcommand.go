@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"clustermaster/internal/saltlog"
+	"clustermaster/serve/daemon"
 	"clustermaster/tools/dev"
 )
 
@@ -44,7 +45,7 @@ func devCommand(ctx context.Context, args []string) int {
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "Usage: clustermaster dev [options]\n\nclustermaster dev: error: %v\n", err)
-		return exitUsage
+		return daemon.ExitUsage
 	}
 	exe, err := os.Executable()
 	if err == nil {

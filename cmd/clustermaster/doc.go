@@ -2,7 +2,7 @@
 // picks the command by its own name (salt-master, salt, salt-key, salt-run,
 // salt-cp) or by its first argument.
 //
-// Lives here: the composition root: which room gets which other one, signals,
-// the order of start and stop, the process's user, pidfile and log.
-// Does not: any logic of a room.
+// Lives here: the composition root: which package gets which other one, and the
+// order of start and stop.
+// Does not: any decision of a package; the process itself (package daemon).
 package main

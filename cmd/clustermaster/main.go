@@ -11,6 +11,7 @@ import (
 
 	"clustermaster/cluster/level"
 	"clustermaster/salt/cli"
+	"clustermaster/serve/daemon"
 	"clustermaster/tools/bench"
 	"clustermaster/tools/setup"
 	"clustermaster/tools/simulation"
@@ -94,7 +95,7 @@ func dispatch(ctx context.Context, args []string) int {
 		fmt.Fprintf(os.Stderr, "clustermaster: no command %q\n", args[1])
 	}
 	usage(os.Stderr, all)
-	return exitUsage
+	return daemon.ExitUsage
 }
 
 func usage(w *os.File, all []command) {

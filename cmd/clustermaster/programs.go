@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"clustermaster/salt/cli"
+	"clustermaster/serve/daemon"
 )
 
 // programs are the commands that package cli does not parse.
@@ -21,7 +22,7 @@ func programs() []cli.Program {
 	for _, c := range commands() {
 		own.Words = append(own.Words, c.name)
 	}
-	_, flags, _ := parseMasterFlags(nil) // no arguments can't be wrong
+	flags := daemon.Flags()
 	master := cli.Program{
 		Name: "salt-master", Usage: "[OPTIONS]", About: "The Salt master; with cluster_id set, one of a cluster's.", Words: []string{},
 		Examples: []string{"salt-master -c /etc/salt -l info", "salt-master -d"},
@@ -43,7 +44,7 @@ func programs() []cli.Program {
 func manualsCommand(_ context.Context, args []string) int {
 	if len(args) != 1 {
 		fmt.Fprintln(os.Stderr, "Usage: clustermaster manuals DIR")
-		return exitUsage
+		return daemon.ExitUsage
 	}
 	if err := cli.WriteManuals(args[0], "clustermaster "+Version, programs()...); err != nil {
 		fmt.Fprintln(os.Stderr, "clustermaster:", err)

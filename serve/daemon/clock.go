@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"os"
@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// clockEnv names a file with a duration, such as -1h, that is added to this machine's clock: for tests of wrong clocks,
+// ClockEnv names a file with a duration, such as -1h, that is added to this machine's clock: for tests of wrong clocks,
 // which may step and drift while a master runs.
-const clockEnv = "CLUSTERMASTER_CLOCK"
+const ClockEnv = "CLUSTERMASTER_CLOCK"
 
-// machineClock is the clock of this machine, or with a file one that is off by what stands in it.
-func machineClock(file string) func() time.Time {
+// Clock is the clock of this machine, or with a file one that is off by what stands in it.
+func Clock(file string) func() time.Time {
 	if file == "" {
 		return time.Now
 	}

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"log/slog"
@@ -8,17 +8,17 @@ import (
 // ownFiles is what a master has open beside minions' connections, at most: its databases, ports, peers, files that it serves.
 const ownFiles = 1000
 
-// warnOpenFiles says if so many minions may need more open files than this process may have: each keeps two connections. The
+// WarnOpenFiles says if so many minions may need more open files than this process may have: each keeps two connections. The
 // Go runtime has raised the soft limit to the hard one, as far as Salt's master would go.
-func warnOpenFiles(minions int, limit uint64, log *slog.Logger) {
+func WarnOpenFiles(minions int, limit uint64, log *slog.Logger) {
 	if need := uint64(2*minions + ownFiles); need > limit {
 		log.Warn("the limit of open files is too low for the accepted minions, new connections will have to wait: raise it (LimitNOFILE of the service, ulimit -Hn)",
 			"n", limit, "minions", minions, "need", need)
 	}
 }
 
-// openFilesLimit is how many files this process may have open.
-func openFilesLimit() (uint64, error) {
+// OpenFilesLimit is how many files this process may have open.
+func OpenFilesLimit() (uint64, error) {
 	var l syscall.Rlimit
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)
 	return l.Cur, err

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"bytes"
@@ -15,12 +15,12 @@ func TestWarnOpenFiles(t *testing.T) {
 		warns   bool
 	}{{9500, 20_000, false}, {9501, 20_000, true}, {0, 1024, false}, {13, 1024, true}} {
 		var out bytes.Buffer
-		warnOpenFiles(tt.minions, tt.limit, slog.New(slog.NewTextHandler(&out, nil)))
+		WarnOpenFiles(tt.minions, tt.limit, slog.New(slog.NewTextHandler(&out, nil)))
 		if got := strings.Contains(out.String(), "level=WARN") && strings.Contains(out.String(), "LimitNOFILE"); got != tt.warns {
 			t.Errorf("%d minions, %d files: %q", tt.minions, tt.limit, out.String())
 		}
 	}
-	if limit, err := openFilesLimit(); err != nil || limit < 256 {
+	if limit, err := OpenFilesLimit(); err != nil || limit < 256 {
 		t.Errorf("limit %d: %v", limit, err)
 	}
 }

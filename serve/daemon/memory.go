@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -44,9 +44,9 @@ func memorySamples() []metrics.Sample {
 	}
 }
 
-// giveMemoryBack returns memory to the system when a burst is over, a sign-in of all minions, say. The runtime by itself
+// GiveMemoryBack returns memory to the system when a burst is over, a sign-in of all minions, say. The runtime by itself
 // keeps up to twice the live heap, and the grown stacks of all connections, until something is allocated again.
-func giveMemoryBack(ctx context.Context, reg prometheus.Registerer) {
+func GiveMemoryBack(ctx context.Context, reg prometheus.Registerer) {
 	times := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "clustermaster_memory_given_back_total", Help: "Times that memory was given back to the system after a burst.",
 	})

@@ -1,0 +1,186 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"clustermaster/config"
+	"clustermaster/internal/health"
+	"clustermaster/internal/saltlog"
+)
+
+// Exit codes of Salt's daemons.
+const (
+	ExitConfig = 1
+	ExitPorts  = 4  // a port is taken
+	ExitUsage  = 64 // EX_USAGE
+	ExitNoUser = 67 // EX_NOUSER
+)
+
+// Program is what the process runs.
+type Program struct {
+	// Versions prints the version, with all also those of the libraries.
+	Versions func(all bool)
+	// Serve is the master. It returns nil when ctx ends. found says that this start founds the cluster.
+	Serve func(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd, log *slog.Logger) error
+}
+
+// daemonMark tells a re-executed process that it is the one in the background.
+const daemonMark = "CLUSTERMASTER_DAEMON"
+
+// stopTime bounds an orderly stop; what has not ended by then is cut off.
+const stopTime = 4 * time.Second
+
+type masterFlags struct {
+	configDir, user, pidFile, logLevel, logFile, logFileLevel string
+	daemon, found, version, versions                          bool
+}
+
+func parseMasterFlags(args []string) (masterFlags, *pflag.FlagSet, error) {
+	var f masterFlags
+	fs := pflag.NewFlagSet("salt-master", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.StringVarP(&f.configDir, "config-dir", "c", "", "folder of the file \"master\" (default /etc/salt)")
+	fs.StringVarP(&f.user, "user", "u", "", "user to run as (option user)")
+	fs.BoolVarP(&f.daemon, "daemon", "d", false, "run in the background")
+	fs.StringVar(&f.pidFile, "pid-file", "", "option pidfile")
+	fs.StringVarP(&f.logLevel, "log-level", "l", "", "console log level: all garbage trace debug profile info warning error critical quiet")
+	fs.StringVar(&f.logFile, "log-file", "", "option log_file")
+	fs.StringVar(&f.logFileLevel, "log-file-level", "", "option log_level_logfile")
+	fs.BoolVar(&f.found, "found", false, "found the cluster with this master, once, without those of cluster_peers that do not answer")
+	fs.Bool("disable-keepalive", false, "accepted and ignored: there is no parent process")
+	fs.BoolVar(&f.version, "version", false, "print the version")
+	fs.BoolVarP(&f.versions, "versions-report", "V", false, "print the version and those of the libraries")
+	err := fs.Parse(args)
+	return f, fs, err
+}
+
+// Flags are those of salt-master, for completion and manuals.
+func Flags() *pflag.FlagSet {
+	_, fs, _ := parseMasterFlags(nil) // no arguments can't be wrong
+	return fs
+}
+
+// Command is salt-master. It returns the exit code.
+func Command(ctx context.Context, args []string, p Program) int {
+	f, fs, err := parseMasterFlags(args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Printf("Usage: salt-master [options]\n\nThe Salt master; with cluster_id set, one of a cluster's.\n\nOptions:\n%s\nExamples:\n  salt-master -c /etc/salt -l info\n  salt-master -d\n", fs.FlagUsages())
+		return 0
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "Usage: salt-master [options]\n\nsalt-master: error: %v\n", err)
+		return ExitUsage
+	case f.version || f.versions:
+		p.Versions(f.versions)
+		return 0
+	}
+	opts, warnings, err := config.Load(f.configDir, os.Getenv)
+	if err == nil {
+		err = f.apply(opts)
+	}
+	if err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			fmt.Fprintf(os.Stderr, "[ERROR   ] %s\n", line)
+		}
+		return ExitConfig
+	}
+	return run(ctx, opts, f, warnings, p)
+}
+
+// apply lays the flags over the options.
+func (f masterFlags) apply(o *config.Options) error {
+	for _, l := range []string{f.logLevel, f.logFileLevel} {
+		if _, err := saltlog.ParseLevel(l); err != nil {
+			return err
+		}
+	}
+	set := func(to *string, v string) {
+		if v != "" {
+			*to = v
+		}
+	}
+	set(&o.User, f.user)
+	set(&o.PidFile, f.pidFile)
+	set(&o.LogLevel, f.logLevel)
+	set(&o.LogFile, f.logFile)
+	set(&o.LogLevelLogfile, f.logFileLevel)
+	return nil
+}
+
+// run is the life of the process: ports, folders, user, log, pidfile, the master itself, signals.
+func run(ctx context.Context, o *config.Options, f masterFlags, warnings []config.Warning, p Program) int {
+	if busy := busyPort(ctx, o); busy != nil {
+		fmt.Fprintf(os.Stderr, "[WARNING ] Unable to bind socket %s, error: %v; Is there another salt-master running?\n", busy.addr, busy.err)
+		fmt.Fprintln(os.Stderr, "The salt master is shutdown. The ports are not available to bind")
+		return ExitPorts
+	}
+	if f.daemon && os.Getenv(daemonMark) == "" {
+		return background()
+	}
+	ids, err := lookupUser(o.User)
+	if err == nil {
+		err = makeFolders(o, ids)
+	}
+	if err == nil {
+		err = ids.become()
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "[CRITICAL] %v\n", err)
+		if errors.As(err, new(*noUserError)) {
+			return ExitNoUser
+		}
+		return ExitConfig
+	}
+	lines, err := openLogging(o)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "[ERROR   ] %v\n", err)
+		return ExitConfig
+	}
+	defer lines.close()
+	log := slog.New(lines.handler)
+	for _, w := range warnings {
+		level := slog.LevelWarn
+		if w.Severe {
+			level = slog.LevelError
+		}
+		log.Log(ctx, level, w.String(), "component", "config")
+	}
+	if err := writePidfile(o.PidFile); err != nil {
+		log.Error("pidfile not written", "err", err)
+	} else {
+		defer removePidfile(o.PidFile)
+	}
+
+	stopProfile, err := startProfile(os.Getenv(profileEnv))
+	if err != nil {
+		log.Log(ctx, saltlog.LevelCritical, "master not started", "err", err)
+		return ExitConfig
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	systemd := health.NewSystemd(log)
+	go watchSignals(ctx, stop, systemd, &reloader{opts: o, flags: f, lines: lines, log: log}, log)
+	err = p.Serve(ctx, o, f.found, systemd, log)
+	if err := stopProfile(); err != nil {
+		log.Error("profile not written", "err", err)
+	}
+	var sig signalError
+	if errors.As(context.Cause(ctx), &sig) {
+		fmt.Fprintf(os.Stderr, "The salt master is shutdown. Master received a %s. Exited.\n", sig.name)
+		return 0
+	}
+	if err != nil {
+		log.Log(ctx, saltlog.LevelCritical, "master stopped", "err", err)
+		return ExitConfig
+	}
+	return 0
+}

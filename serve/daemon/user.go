@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+)
+
+// noUserError is a user that the system does not know.
+type noUserError struct{ name string }
+
+func (e *noUserError) Error() string {
+	return fmt.Sprintf("Failed to prepare the Salt environment for user %s. The user is not available.", e.name)
+}
+
+// identity is the user that the master runs as; nothing to do if it is the present one.
+type identity struct {
+	uid, gid int
+	same     bool
+}
+
+func lookupUser(name string) (identity, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return identity{}, &noUserError{name}
+	}
+	uid, _ := strconv.Atoi(u.Uid)
+	gid, _ := strconv.Atoi(u.Gid)
+	id := identity{uid: uid, gid: gid, same: uid == os.Geteuid()}
+	if !id.same && os.Geteuid() != 0 {
+		return id, fmt.Errorf("run as user %s: only root can; start salt-master as that user", name)
+	}
+	return id, nil
+}
+
+func (id identity) become() error {
+	if id.same {
+		return nil
+	}
+	for _, step := range []func() error{
+		func() error { return syscall.Setgroups([]int{id.gid}) },
+		func() error { return syscall.Setgid(id.gid) },
+		func() error { return syscall.Setuid(id.uid) },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("become the master's user: %w", err)
+		}
+	}
+	return nil
+}
