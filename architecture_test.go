@@ -35,6 +35,7 @@ var rooms = map[string]room{
 	"cluster/backup":            {[]string{"cluster/fsm", "internal/durable"}, "the form of a file and of a folder of them; what is saved, where and when is told by the composition root"},
 	"serve/operator":            {[]string{"serve/acl", "serve/auth", "salt/gather", "internal/origin", "internal/unixsock", "wire"}, "the socket translates; it neither renders nor decides"},
 	"serve/auth":                {[]string{"serve/acl", "wire"}, "back ends know neither who asks nor how masters agree"},
+	"config/settings":           {[]string{"cluster", "config", "internal/yaml11", "keystore", "salt/orchestrate", "salt/pillar", "salt/render", "serve/acl", "serve/auth", "serve/fileserver", "serve/master", "statesync", "store/ringstore", "transport/peer", "wire"}, "options to Options: it makes nothing"},
 	"serve/daemon":              {[]string{"config", "internal/health", "internal/saltlog"}, "the process knows options, log and signals; what it runs is given to it"},
 	"serve/acl":                 {[]string{"internal/pytext", "salt/target", "wire"}, "rights are functions of the options; who calls is told"},
 	"serve/master":              {[]string{"serve/acl", "cluster", "serve/event", "internal/origin", "internal/pytext", "internal/yaml11", "store/jobcache", "keystore", "salt/target", "wire"}, "request handlers know neither how bytes travel nor where data lies"},

@@ -83,6 +83,14 @@ func (l *loader) given(name string) bool {
 	return ok
 }
 
+// KeysDir is where the folders minions, minions_pre and so on are.
+func (o *Options) KeysDir() string {
+	if o.ClusterPkiDir != "" {
+		return o.ClusterPkiDir
+	}
+	return o.PkiDir
+}
+
 // SharedKeys says that cluster_pki_dir is a folder that all masters mount, as
 // Salt's clusters without cluster_isolated_filesystem have it: it is read at
 // founding, and no master writes its copies of keys there.

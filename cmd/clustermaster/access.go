@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"clustermaster/config"
+	"clustermaster/config/settings"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
 	"clustermaster/serve/master"
@@ -13,18 +13,12 @@ import (
 	"clustermaster/wire"
 )
 
-func aclOptions(o *config.Options) acl.Options {
-	publisher, _ := wireValue(o.PublisherACL).(wire.Map)
-	blacklist, _ := wireValue(o.PublisherACLBlacklist).(wire.Map)
-	return acl.Options{PublisherACL: publisher, Blacklist: blacklist, SudoACL: o.SudoACL}
-}
-
 // openAccess makes what decides who may order what, and with enable_clear_commands the keys of users.
 func (r *rooms) openAccess() error {
 	o := r.opts
-	publisher, _ := wireValue(o.PublisherACL).(wire.Map)
+	publisher, _ := settings.Value(o.PublisherACL).(wire.Map)
 	var err error
-	if r.rules, err = acl.New(aclOptions(o)); err != nil {
+	if r.rules, err = acl.New(settings.ACL(o)); err != nil {
 		return err
 	}
 	if !o.EnableClearCommands {

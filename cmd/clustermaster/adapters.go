@@ -4,20 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 
-	"clustermaster/config"
+	"clustermaster/config/settings"
 	"clustermaster/hashring"
 	"clustermaster/internal/origin"
-	"clustermaster/internal/yaml11"
 	"clustermaster/keystore"
 	"clustermaster/salt/target"
-	"clustermaster/serve/fileserver"
 	"clustermaster/serve/master"
 	"clustermaster/store/miniondata"
 	"clustermaster/transport/minion"
@@ -114,140 +109,7 @@ func (t targets) Ask(ctx context.Context, q target.Question, fn func(id string, 
 
 func (t targets) Nodegroup(name string) (any, bool) {
 	v, ok := t.r.opts.Nodegroups.Get(name)
-	return wireValue(v), ok
-}
-
-// wireValue turns a value of the configuration into one of the wire: beside what YAML has there are lists of texts, tables and secrets.
-func wireValue(v any) any {
-	switch x := v.(type) {
-	case yaml11.Map:
-		m := make(wire.Map, len(x))
-		for i, p := range x {
-			m[i] = wire.Pair{Key: wireValue(p.Key), Value: wireValue(p.Value)}
-		}
-		return m
-	case []any:
-		l := make([]any, len(x))
-		for i, e := range x {
-			l[i] = wireValue(e)
-		}
-		return l
-	case []string:
-		l := make([]any, len(x))
-		for i, e := range x {
-			l[i] = e
-		}
-		return l
-	case map[string]any:
-		m := make(wire.Map, 0, len(x))
-		for k, e := range x {
-			m = append(m, wire.Pair{Key: k, Value: wireValue(e)})
-		}
-		return m
-	case config.Secret:
-		return "[redacted]"
-	}
-	return yaml11.ToWire(v)
-}
-
-func fileOptions(o *config.Options) fileserver.Options {
-	f := fileserver.Options{
-		IgnoreRegex: o.FileIgnoreRegex, IgnoreGlob: o.FileIgnoreGlob, FollowSymlinks: o.FileserverFollowSymlinks,
-		IgnoreSymlinks: o.FileserverIgnoreSymlinks, HashType: o.HashType, BufferSize: o.FileBufferSize,
-	}
-	for _, e := range o.FileRoots {
-		f.Roots = append(f.Roots, fileserver.Env{Name: e.Name, Roots: e.Dirs})
-	}
-	return f
-}
-
-// decodedTimes is how many times max_frame_size a minion's request may take when it is decoded: text takes about three times
-// its length, long lists of small numbers more than ten times.
-const decodedTimes = 4
-
-// masterOptions turns the configuration into the request handler's.
-func masterOptions(o *config.Options) (master.Options, error) {
-	m := master.DefaultOptions()
-	m.ID, m.PublishPort = o.ID, o.PublishPort
-	m.MinimumAuthVersion, m.RequestServerTTL = o.MinimumAuthVersion, o.RequestServerTTL
-	m.MaxDecoded = decodedTimes * int64(o.MaxFrameSize)
-	m.AutoAccept, m.OpenMode = o.AutoAccept, o.OpenMode
-	m.AutosignFile, m.AutorejectFile = o.AutosignFile, o.AutorejectFile
-	keys := o.PkiDir
-	if o.ClusterPkiDir != "" {
-		keys = o.ClusterPkiDir
-	}
-	m.AutosignDir, m.AutosignTimeout, m.AutosignGrainsDir = filepath.Join(keys, "minions_autosign"), o.AutosignTimeout, o.AutosignGrainsDir
-	m.PermissivePkiAccess, m.MaxMinions, m.MaxPendingKeys, m.AuthEvents = o.PermissivePkiAccess, o.MaxMinions, o.MaxPendingKeys, o.AuthEvents
-	m.MaxPendingKeysPerSource, m.UnknownKeyProcessors = o.MaxPendingKeysPerSource, o.UnknownKeyProcessors
-	m.JobCache, m.StoreEndTime = o.JobCache, o.JobCacheStoreEndtime
-	m.RequireMinionSignMessages, m.DropMessagesSignatureFail = o.RequireMinionSignMessages, o.DropMessagesSignatureFail
-	m.MinionDataCache, m.MinionDataCacheEvents, m.EnforceMineCache = o.MinionDataCache, o.MinionDataEvents, o.EnforceMineCache
-	m.PillarCache = o.PillarCache
-	m.Peer, _ = wireValue(o.Peer).(wire.Map)
-	m.PeerRun, _ = wireValue(o.PeerRun).(wire.Map)
-	m.Nodegroups, _ = wireValue(o.Nodegroups).(wire.Map)
-	m.Timeout, m.FileRecv, m.FileRecvMaxSize = o.Timeout, o.FileRecv, int64(o.FileRecvMaxSize)<<20
-	m.AllowMinionKeyRevoke, m.PreserveMinionCache = o.AllowMinionKeyRevoke, o.PreserveMinionCache
-	m.SignPubMessages, m.PublishSigningAlgorithm = o.SignPubMessages, o.PublishSigningAlgorithm
-	m.ClearCommands, m.MasterUser = o.EnableClearCommands, o.User
-	m.ZmqFiltering, m.OrderMasters, m.PublishRetry = o.ZmqFiltering, o.OrderMasters, o.PublishRetry
-	m.Syndics = o.Syndics
-	m.FileRecvPerDay, m.JobsPerHour = int64(o.FileRecvMaxDaily)<<20, int64(o.MinionJobsMaxHourly)
-	m.UniqueJID = o.UniqueJID
-	if get, ok := wireValue(o.Extra["mine_get"]).(wire.Map); ok {
-		m.MineGet = get
-	}
-	m.ExtJobCache, _ = o.Extra["ext_job_cache"].(string)
-	if acts, ok := o.Extra["auth_events_autosign_grains"].([]any); ok {
-		for _, a := range acts {
-			if act, ok := a.(string); ok {
-				m.AuthEventsAutosignGrains = append(m.AuthEventsAutosignGrains, act)
-			}
-		}
-	}
-	if id, ok := o.Extra["master_id"].(string); ok {
-		m.MasterID = id
-	}
-	m.FileEnvs = func() []string {
-		envs := make([]string, len(o.FileRoots))
-		for i, e := range o.FileRoots {
-			envs[i] = e.Name
-		}
-		return envs
-	}
-	m.MasterOpts = wire.Map{
-		{Key: "top_file_merging_strategy", Value: o.TopFileMergingStrategy}, {Key: "env_order", Value: wireValue(o.EnvOrder)},
-		{Key: "default_top", Value: o.DefaultTop}, {Key: "renderer", Value: o.Renderer}, {Key: "failhard", Value: o.Failhard},
-		{Key: "state_top", Value: o.StateTop}, {Key: "state_top_saltenv", Value: textOrNil(o.StateTopSaltenv)},
-		{Key: "nodegroups", Value: wireValue(o.Nodegroups)}, {Key: "state_auto_order", Value: o.StateAutoOrder},
-		{Key: "state_events", Value: o.StateEvents}, {Key: "state_aggregate", Value: wireValue(o.StateAggregate)},
-		{Key: "jinja_env", Value: wireValue(o.JinjaEnv)}, {Key: "jinja_sls_env", Value: wireValue(o.JinjaSLSEnv)},
-		{Key: "jinja_lstrip_blocks", Value: o.JinjaLstripBlocks}, {Key: "jinja_trim_blocks", Value: o.JinjaTrimBlocks},
-	}
-	var err error
-	if m.MasterSignKey, err = signKey(o); err != nil {
-		return m, err
-	}
-	if o.MasterSignPubkey && o.MasterUsePubkeySignature {
-		path := o.MasterPubkeySignature
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(o.PkiDir, path)
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return m, fmt.Errorf("read master_pubkey_signature: %w; salt-key --gen-signature --auto-create makes it", err)
-		}
-		m.PubkeySignature = strings.TrimSpace(string(b))
-	}
-	return m, nil
-}
-
-func textOrNil(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
+	return settings.Value(v), ok
 }
 
 // masterKeys is the key store, with what a minion may do to its own key.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"clustermaster/config"
+	"clustermaster/config/settings"
 	"clustermaster/keystore"
 	"clustermaster/salt/cli"
 	"clustermaster/serve/acl"
@@ -50,8 +51,7 @@ func versions() string {
 
 // offlineKeys reads the key folders of a master that does not run.
 func offlineKeys(_ context.Context, o *config.Options) (operator.KeyLists, error) {
-	r := rooms{opts: o}
-	keys, err := keystore.ReadDir(r.keysDir())
+	keys, err := keystore.ReadDir(o.KeysDir())
 	if err != nil {
 		return operator.KeyLists{}, err
 	}
@@ -77,14 +77,14 @@ func configCommand(_ context.Context, args []string) int {
 		fmt.Println("warning:", w)
 	}
 	if err == nil {
-		_, err = masterOptions(o)
+		_, err = settings.Master(o)
 	}
 	if err == nil {
-		_, err = acl.New(aclOptions(o))
+		_, err = acl.New(settings.ACL(o))
 	}
 	if err == nil {
 		noPython := func(context.Context) ([]string, error) { return nil, errors.New("nobody is asked") }
-		_, err = auth.New(authOptions(o), auth.Deps{Python: noPython})
+		_, err = auth.New(settings.Auth(o), auth.Deps{Python: noPython})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

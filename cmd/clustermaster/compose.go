@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +19,7 @@ import (
 	"clustermaster/cluster"
 	"clustermaster/cluster/fsm"
 	"clustermaster/config"
+	"clustermaster/config/settings"
 	"clustermaster/internal/diskspace"
 	"clustermaster/internal/health"
 	"clustermaster/internal/seal"
@@ -50,7 +47,6 @@ import (
 	"clustermaster/store/uploads"
 	"clustermaster/transport/minion"
 	"clustermaster/transport/peer"
-	"clustermaster/wire"
 )
 
 // rooms is one master's process: every room, made and joined to the others.
@@ -177,19 +173,13 @@ func (r *rooms) openSeal(ctx context.Context) error {
 // openCluster opens the port between peers and the Raft node on it.
 func (r *rooms) openCluster(found bool) error {
 	o := r.opts
-	cfg := cluster.Config{
-		ID: o.ID, ClusterID: o.ClusterID, Peers: o.PeerAddrs(), Version: Version, Found: found,
-		PubFingerprint: o.ClusterPubFingerprint, DataDir: filepath.Join(o.DataDir(), "cluster"), Seal: r.seal,
-		MaxVoters: o.ClusterMaxVoters, MinVoters: o.ClusterMinVoters, ReplaceVoters: o.ClusterAutoReplaceVoters,
-		VoterTimeout: o.ClusterVoterTimeout, VoterCheck: o.ClusterVoterHealthInterval, DemoteCooldown: o.ClusterDemoteCooldown,
-		JoinTimeout: o.ClusterJoinTimeout, StaleLimit: o.ClusterStaleLimit, ClockLimit: o.ClusterClockLimit, Now: daemon.Clock(os.Getenv(daemon.ClockEnv)), RingDeadAfter: o.RingDeadAfter,
-		IsolatedServe:  time.Duration(o.ClusterIsolatedServeSeconds) * time.Second,
-		PublishSession: o.PublishSession, KeySize: o.KeySize, FoundingKeys: foundingKeys(o), StateSync: r.syncState,
-		Unfit: r.disk.Low, Alarms: r.backups.alarms, LastBackup: r.backups.lastGood,
-		OnFounded: func(ctx context.Context, n *cluster.Node) error { return r.importKeys(ctx) },
-	}
+	cfg := settings.Cluster(o)
+	cfg.Version, cfg.Found, cfg.Seal = Version, found, r.seal
+	cfg.Now = daemon.Clock(os.Getenv(daemon.ClockEnv))
+	cfg.StateSync, cfg.Unfit = r.syncState, r.disk.Low
+	cfg.Alarms, cfg.LastBackup = r.backups.alarms, r.backups.lastGood
+	cfg.OnFounded = func(ctx context.Context, n *cluster.Node) error { return r.importKeys(ctx) }
 	tuneLater(&cfg)
-	cfg.HeartbeatTimeout, cfg.ElectionTimeout = electionTimes(o)
 	var port cluster.PeerPort // nil stays nil
 	if o.ClusterID != "" {
 		advertise, err := o.ResolveAdvertise()
@@ -207,11 +197,9 @@ func (r *rooms) openCluster(found bool) error {
 		}
 		cfg.Addr, cfg.SPKI, cfg.NodePub, cfg.Pins = advertise, key.SPKI(), key.Public(), cluster.NewPins()
 		cfg.JoinKey = peer.JoinKey(o.ClusterSecret.Reveal(), o.ClusterID)
-		r.port, err = peer.New(peer.Config{
-			Listen: o.ListenAddr(o.ClusterPoolPort), Advertise: advertise, Key: key, Pins: cfg.Pins, Level: cfg.Pins.Level, DialFrom: dialFrom(o.Interface),
-			HandshakeTimeout: max(leastHandshake, 3*o.ClusterPeerTimeout), HeartbeatEvery: o.ClusterPeerTimeout / 3, DownAfter: o.ClusterPeerTimeout,
-			MaxMessage: r.maxMessage(), Log: r.log, Registerer: r.reg,
-		})
+		pc := settings.Peer(o, advertise)
+		pc.Key, pc.Pins, pc.Level, pc.Log, pc.Registerer = key, cfg.Pins, cfg.Pins.Level, r.log, r.reg
+		r.port, err = peer.New(pc)
 		if err != nil {
 			return err
 		}
@@ -222,68 +210,14 @@ func (r *rooms) openCluster(found bool) error {
 	return err
 }
 
-// leastHandshake bounds the hand-shake of peers where cluster_peer_timeout does not ask for more.
-const leastHandshake = 5 * time.Second
-
-// electionTimes are Raft's two from Salt's: a follower waits for its leader for heartbeat to twice that, a candidate for votes
-// for election to twice that, which is cluster_election_max at most. 0 is the default of package cluster.
-func electionTimes(o *config.Options) (heartbeat, election time.Duration) {
-	heartbeat, election = o.ClusterElectionMin, o.ClusterElectionMax/2
-	if heartbeat == 0 {
-		heartbeat = election
-	}
-	return heartbeat, election
-}
-
-// foundingKeys are the places where Salt keeps the key that minions know their
-// master by, as files or in the mmap_key driver's; a cluster's before a master's
-// own. The driver in force is asked first: files may be older, from before it.
-func foundingKeys(o *config.Options) []cluster.FoundingKey {
-	var keys []cluster.FoundingKey
-	accepted := make(map[string]func() (int, error))
-	for _, dir := range []string{o.ClusterPkiDir, o.PkiDir} {
-		accepted[dir] = sync.OnceValues(func() (int, error) { return keystore.CountAccepted(dir) })
-	}
-	add := func(dir, name, pass string) {
-		path := filepath.Join(dir, name)
-		file := cluster.FoundingKey{From: path, Pass: pass, Accepted: accepted[dir], Read: func() ([]byte, error) { return os.ReadFile(path) }}
-		mapped := cluster.FoundingKey{From: "mmap_key:" + path, Pass: pass, Accepted: accepted[dir],
-			Read: func() ([]byte, error) { return keystore.ReadMmapMaster(dir, name) }}
-		if o.KeysDriver == "mmap_key" {
-			file, mapped = mapped, file
-		}
-		keys = append(keys, file, mapped)
-	}
-	if o.ClusterID != "" {
-		add(o.ClusterPkiDir, "cluster.pem", o.ClusterKeyPass.Reveal())
-	}
-	add(o.PkiDir, strings.TrimSuffix(o.ID, "_master")+".pem", o.KeyPass.Reveal())
-	add(o.PkiDir, "master.pem", o.KeyPass.Reveal())
-	return keys
-}
-
-// maxMessage bounds one message between peers: a request's payload and what surrounds it.
-func (r *rooms) maxMessage() int { return r.opts.MaxFrameSize + 32<<20 }
-
-// dialFrom is the address that connections to peers come from: the interface,
-// unless that is a wildcard.
-func dialFrom(host string) string {
-	if a, err := netip.ParseAddr(host); err != nil || a.IsUnspecified() {
-		return ""
-	}
-	return host
-}
-
 // openStores opens what lies on the Raft state and on the ring.
 func (r *rooms) openStores() error {
 	o := r.opts
-	keep := time.Duration(o.KeepJobsSeconds) * time.Second
+	ro := settings.Ring(o)
+	ro.Room, ro.Now = r.disk.Low, r.node.Now
+	ro.Compilers = map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}}
 	var err error
-	r.store, err = ringstore.Open(filepath.Join(o.DataDir(), "ring"), ringPeers{r}, ringstore.Options{
-		Room: r.disk.Low, Now: r.node.Now, TransferRate: int64(o.ClusterTransferRate), MaxRecord: o.MaxFrameSize + 1<<20,
-		BucketWidth: keep / 24, TombstoneFor: time.Duration(o.RingTombstoneSeconds) * time.Second,
-		Compilers: map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}},
-	}, r.log, r.reg)
+	r.store, err = ringstore.Open(filepath.Join(o.DataDir(), "ring"), ringPeers{r}, ro, r.log, r.reg)
 	if err != nil {
 		return err
 	}
@@ -317,14 +251,14 @@ func (r *rooms) openExports() error {
 		return nil
 	}
 	var err error
-	if r.export, err = keystore.NewExporter(r.keys, r.keysDir(), r.log); err != nil {
+	if r.export, err = keystore.NewExporter(r.keys, o.KeysDir(), r.log); err != nil {
 		return err
 	}
 	r.node.OnApply(r.export.Follow)
 	if r.port == nil {
 		return nil
 	}
-	if r.peers, err = cluster.NewPeerFiles(r.node, filepath.Join(r.keysDir(), "peers"), r.log); err != nil {
+	if r.peers, err = cluster.NewPeerFiles(r.node, filepath.Join(o.KeysDir(), "peers"), r.log); err != nil {
 		return err
 	}
 	r.node.OnApply(r.peers.Follow)
@@ -346,13 +280,13 @@ func (r *rooms) openMaster() error {
 		return fmt.Errorf("read limit of open files: %w", err)
 	}
 	daemon.WarnOpenFiles(len(r.keys.AcceptedIDs()), files, r.log)
-	if r.files, err = fileserver.New(fileOptions(o), r.log, r.reg); err != nil {
+	if r.files, err = fileserver.New(settings.Files(o), r.log, r.reg); err != nil {
 		return err
 	}
 	if err := r.openPillars(); err != nil {
 		return err
 	}
-	mo, err := masterOptions(o)
+	mo, err := settings.Master(o)
 	if err != nil {
 		return err
 	}
@@ -505,7 +439,7 @@ func (r *rooms) run(ctx context.Context) error {
 // importKeys takes over the key folders of an existing Salt master: those of
 // cluster_pki_dir, and of pki_dir beside it. It runs once, on the founder.
 func (r *rooms) importKeys(ctx context.Context) error {
-	dirs := []string{r.keysDir()}
+	dirs := []string{r.opts.KeysDir()}
 	if r.opts.PkiDir != dirs[0] {
 		dirs = append(dirs, r.opts.PkiDir)
 	}
@@ -515,14 +449,6 @@ func (r *rooms) importKeys(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// keysDir is where the folders minions, minions_pre, ... are.
-func (r *rooms) keysDir() string {
-	if r.opts.ClusterPkiDir != "" {
-		return r.opts.ClusterPkiDir
-	}
-	return r.opts.PkiDir
 }
 
 func (r *rooms) serveHealth(ctx context.Context) error {
@@ -564,31 +490,4 @@ func (r *rooms) serveMinions(ctx context.Context) error {
 	g.Go(func() error { return r.pub.Serve(ctx, pub) })
 	g.Go(func() error { return r.req.Serve(ctx, req) })
 	return g.Wait()
-}
-
-// signKey reads the pair of master_sign_pubkey, making it as Salt does if there is none.
-func signKey(o *config.Options) (*wire.PrivateKey, error) {
-	if !o.MasterSignPubkey {
-		return nil, nil
-	}
-	path := filepath.Join(o.PkiDir, o.MasterSignKeyName+".pem")
-	b, err := os.ReadFile(path)
-	if err == nil {
-		return wire.ParsePrivateKey(b, o.SigningKeyPass.Reveal())
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read master_sign_pubkey key: %w", err)
-	}
-	k, err := wire.GeneratePrivateKey(o.KeySize)
-	if err != nil {
-		return nil, fmt.Errorf("make master_sign_pubkey key: %w", err)
-	}
-	if err := os.WriteFile(path, k.PEM(), 0o400); err != nil {
-		return nil, fmt.Errorf("write master_sign_pubkey key: %w", err)
-	}
-	pub := filepath.Join(o.PkiDir, o.MasterSignKeyName+".pub")
-	if err := os.WriteFile(pub, []byte(k.Public().Text()+"\n"), 0o644); err != nil {
-		return nil, fmt.Errorf("write master_sign_pubkey key: %w", err)
-	}
-	return k, nil
 }

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
-	"strings"
 
 	"clustermaster/cluster"
 	"clustermaster/cluster/fsm"
-	"clustermaster/config"
+	"clustermaster/config/settings"
 	"clustermaster/serve/auth"
 	"clustermaster/wire"
 )
@@ -19,25 +17,9 @@ import (
 // systemPython is what calls libpam where it is there, as in Salt.
 const systemPython = "/usr/bin/python3"
 
-func authOptions(o *config.Options) auth.Options {
-	external, _ := wireValue(o.ExternalAuth).(wire.Map)
-	var backEnds wire.Map
-	for name, v := range o.Extra {
-		if strings.HasPrefix(name, "auth.") {
-			backEnds = append(backEnds, wire.Pair{Key: name, Value: revealed(v)})
-		}
-	}
-	slices.SortFunc(backEnds, func(a, b wire.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
-	return auth.Options{
-		External: external, PermissiveACL: o.PermissiveACL, ACLModule: o.EauthACLModule, KeepACLInToken: o.KeepACLInToken,
-		TokenExpire: o.TokenExpire, ExpireOverride: wireValue(o.TokenExpireUserOverride), HashType: o.HashType,
-		SharedSecret: o.SharedSecret.Reveal(), BackEnds: backEnds,
-	}
-}
-
 // newAuth joins external_auth to what the masters agree on.
 func newAuth(r *rooms) (*auth.Auth, error) {
-	return auth.New(authOptions(r.opts), auth.Deps{
+	return auth.New(settings.Auth(r.opts), auth.Deps{
 		Now: r.node.Now, Tokens: agreedTokens{r.node}, Log: r.log, Registry: r.reg,
 		Python: func(context.Context) ([]string, error) {
 			if exe, _ := r.opts.Extra["auth.pam.python"].(string); exe != "" {
@@ -49,14 +31,6 @@ func newAuth(r *rooms) (*auth.Auth, error) {
 			return r.render.Interpreter()
 		},
 	})
-}
-
-// revealed is an option that a back end uses, with its secret.
-func revealed(v any) any {
-	if s, ok := v.(interface{ Reveal() string }); ok {
-		return s.Reveal()
-	}
-	return wireValue(v)
 }
 
 // agreedTokens are the tokens of the replicated state.

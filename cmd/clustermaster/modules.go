@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"clustermaster/config/settings"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/runner"
@@ -30,12 +31,12 @@ func (r *rooms) moduleDeps() modules.Deps {
 			return r.pillar.RenderText(ctx, pillar.Request{ID: m.ID, Grains: m.Grains, Saltenv: m.Saltenv, Pillarenv: m.Pillarenv}, moduleFiles{r.files}, m.Pillar, path, text, pipe, vars)
 		},
 		SDB: func(profile string) (wire.Map, bool) {
-			m, ok := wireValue(o.Extra[profile]).(wire.Map)
+			m, ok := settings.Value(o.Extra[profile]).(wire.Map)
 			return m, ok
 		},
 		Nodegroup: func(name string) (any, bool) {
 			v, ok := o.Nodegroups.Get(name)
-			return wireValue(v), ok
+			return settings.Value(v), ok
 		},
 		Datastore: datastore{r}, Version: saltVersion, HashType: o.HashType, Log: r.log.With("component", "modules"),
 	}
@@ -73,7 +74,7 @@ func (m onMaster) Run(ctx context.Context, fun string, args []any, kwargs wire.M
 	if !m.r.modules.Has(fun) || strings.HasSuffix(fun, ".") {
 		return nil, false, nil
 	}
-	opts, _ := wireValue(m.r.opts.Extra).(wire.Map)
+	opts, _ := settings.Value(m.r.opts.Extra).(wire.Map)
 	v, err := m.r.modules.Call(ctx, modules.Minion{ID: m.r.opts.ID, Saltenv: "base", Opts: opts.Set("id", m.r.opts.ID)}, fun, args, kwargs)
 	return v, true, err
 }

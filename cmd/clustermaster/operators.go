@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/config/settings"
 	"clustermaster/internal/origin"
 	"clustermaster/keystore"
 	"clustermaster/salt/gather"
@@ -70,7 +71,7 @@ func newOperators(r *rooms) (*operators, error) {
 		runner.CacheFamily(cached{r}, t), runner.CacheClearing(r.data, t), runner.CacheBanks(cacheBanks{r.banks}, o.CacheDir),
 		runner.Pillar(pillarMaker{r}, t), runner.Mine(mineReader{r}, t),
 		runner.Fileserver(servedFiles{r}), runner.Pushed(pushedFiles{r}, t),
-		runner.Config(func() wire.Map { m, _ := wireValue(o.Extra).(wire.Map); return m }),
+		runner.Config(func() wire.Map { m, _ := settings.Value(o.Extra).(wire.Map); return m }),
 		runner.Documentation(func() *runner.Registry { return registry }, func() *runner.Registry { return wheels }),
 		runner.State(t), runner.OrchestrationFamily(orchestrations{newOrchestrator(t), pauses{r}}), runner.Events(func(tag string, data wire.Map) { r.bus.Fire(tag, data) }),
 		runner.Salt(t), runner.Auth(tokenMaker{r.auth}), runner.OnMaster(onMaster{r}), runner.Matching(t), runner.ReactorFamily(reactors{r}), runner.Test(), laterFunctions(r),

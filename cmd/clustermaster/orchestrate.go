@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"clustermaster/config/settings"
 	"clustermaster/internal/yaml11"
 	"clustermaster/salt/mastergrains"
 	"clustermaster/salt/orchestrate"
@@ -23,13 +24,6 @@ func (f stateFiles) Open(env, path string) (string, []byte, bool, error) { retur
 // newOrchestrator joins what runs states on this master.
 func newOrchestrator(t *operators) *orchestrate.Orchestrator {
 	r, o := t.rooms, t.opts
-	so := orchestrate.Options{
-		ID: o.ID, Renderer: o.Renderer, EnvOrder: o.EnvOrder, AutoOrder: o.StateAutoOrder, Failhard: o.Failhard, Events: o.StateEvents, Local: o.Local, Test: o.Test,
-		MaxParallel: o.StateMaxParallel, DisabledRequisites: o.DisabledRequisites, Saltenv: o.Saltenv, Pillarenv: o.Pillarenv,
-		MergeStrategy: o.PillarSourceMergingStrategy, MergeLists: o.PillarMergeLists, DecryptRenderers: o.DecryptPillarRenderers,
-	}
-	so.Opts, _ = wireValue(o.Values()).(wire.Map)
-	so.GlobalConditions, _ = wireValue(o.GlobalStateConditions).(wire.Map)
 	return orchestrate.New(orchestrate.Deps{
 		Files: stateFiles{r.files}, Renderer: r.render, Modules: r.modules, Functions: stateFunctions(t),
 		Pillar: func(ctx context.Context, id string, grains wire.Map, saltenv, pillarenv string, over wire.Map) (wire.Map, error) {
@@ -49,7 +43,7 @@ func newOrchestrator(t *operators) *orchestrate.Orchestrator {
 		Grains: func() wire.Map { return mastergrains.Of(o.ID, saltVersion) },
 		Fire:   func(tag string, data wire.Map) { r.bus.Fire(tag, data) },
 		Pauses: pauses{r},
-	}, so, r.log, r.reg)
+	}, settings.Orchestrate(o), r.log, r.reg)
 }
 
 // stateFunctions are the functions of states.

@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"log/slog"
-	"path/filepath"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"clustermaster/config"
+	"clustermaster/config/settings"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/render"
@@ -39,35 +35,14 @@ func (k keptPillars) Pillar(ctx context.Context, id, pillarenv string) (wire.Map
 	return k.PillarMade(ctx, id, pillarenv)
 }
 
-// newRenderer makes the renderer; it unpacks and starts nothing before it is used.
-func newRenderer(o *config.Options, log *slog.Logger, reg prometheus.Registerer) *render.Renderer {
-	return render.New(render.Options{
-		Dir: filepath.Join(o.DataDir(), "render"), Python: o.RenderPython, Workers: o.RenderWorkers, Timeout: o.RenderTimeout,
-		MemoryLimit: int64(o.RenderMemory), OutputLimit: int64(o.RenderOutput), IdleStop: o.RenderIdle, CacheSize: cacheSize(o.RenderCache),
-	}, log, reg)
-}
-
-// cacheSize says "none" as the renderer wants it said.
-func cacheSize(n int) int64 {
-	if n == 0 {
-		return -1
-	}
-	return int64(n)
-}
-
 // openPillars joins the makers of pillars.
 func (r *rooms) openPillars() error {
 	o := r.opts
-	roots := fileOptions(o)
-	roots.Roots = nil
-	for _, e := range o.PillarRoots {
-		roots.Roots = append(roots.Roots, fileserver.Env{Name: e.Name, Roots: e.Dirs})
-	}
 	var err error
-	if r.items, err = fileserver.New(roots, r.log, nil); err != nil {
+	if r.items, err = fileserver.New(settings.PillarFiles(o), r.log, nil); err != nil {
 		return err
 	}
-	r.render = newRenderer(o, r.log, r.reg)
+	r.render = render.New(settings.Render(o), r.log, r.reg) // it starts nothing before it is used
 	r.modules = modules.New(r.moduleDeps())
 	r.pillar = pillar.New(pillar.Deps{
 		Files: pillarFiles{r.items}, Renderer: r.render, Functions: r.modules, Kept: keptPillars{r.data},
@@ -75,31 +50,8 @@ func (r *rooms) openPillars() error {
 			found, err := target.Match(ctx, "compound", compound, "", targets{r}, true)
 			return found.Minions, err
 		},
-	}, pillarOptions(o), r.log, r.reg)
+	}, settings.Pillar(o), r.log, r.reg)
 	return nil
-}
-
-func pillarOptions(o *config.Options) pillar.Options {
-	p := pillar.Options{
-		StateTop: o.StateTop, Renderer: o.Renderer, Saltenv: o.Saltenv, Pillarenv: o.Pillarenv, PillarenvFromSaltenv: o.PillarenvFromSaltenv,
-		EnvOrder: o.EnvOrder, MergeStrategy: o.PillarSourceMergingStrategy, MergeLists: o.PillarMergeLists,
-		IncludesOverrideSLS: o.PillarIncludesOverrideSLS, SafeRenderError: o.PillarSafeRenderError, PillarOpts: o.PillarOpts,
-		ExtPillarFirst: o.ExtPillarFirst, OnDemandExtPillar: o.OnDemandExtPillar,
-		DecryptPillarDelimiter: o.DecryptPillarDelimiter, DecryptPillarDefault: o.DecryptPillarDefault, DecryptPillarRenderers: o.DecryptPillarRenderers,
-		Cache: o.PillarCache, CacheTTL: o.PillarCacheTTL, MaxSize: o.MaxPillarSize, Timeout: o.PillarTimeout,
-	}
-	p.MasterOpts, _ = wireValue(o.Values()).(wire.Map)
-	p.Nodegroups, _ = wireValue(o.Nodegroups).(wire.Map)
-	if len(o.ExtPillar) > 0 {
-		p.ExtPillar = wireValue(o.ExtPillar)
-	}
-	if len(o.DecryptPillar) > 0 {
-		p.DecryptPillar = wireValue(o.DecryptPillar)
-	}
-	for _, e := range o.PillarRoots {
-		p.Roots = append(p.Roots, pillar.Env{Name: e.Name, Roots: e.Dirs})
-	}
-	return p
 }
 
 // pillarMaker makes pillars for the operator.

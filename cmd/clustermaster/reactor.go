@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"clustermaster/cluster/fsm"
+	"clustermaster/config/settings"
 	"clustermaster/internal/origin"
 	"clustermaster/salt/gather"
 	"clustermaster/salt/mastergrains"
@@ -19,8 +20,8 @@ import (
 // openReactor makes the reactor; it needs bus, renderer and state only when it runs.
 func (r *rooms) openReactor() {
 	o := r.opts
-	rules, _ := wireValue(o.Reactor).([]any)
-	opts, _ := wireValue(o.Values()).(wire.Map)
+	rules, _ := settings.Value(o.Reactor).([]any)
+	opts, _ := settings.Value(o.Values()).(wire.Map)
 	grains := mastergrains.Of(o.ID, saltVersion)
 	r.reactor = reactor.New(reactor.Deps{
 		Bus: r.bus, Renderer: r.render, Host: masterHost{r, grains, opts, "base"}, File: moduleFiles{r.files}.Open,

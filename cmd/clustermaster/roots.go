@@ -8,7 +8,7 @@ import (
 
 	"clustermaster/cluster"
 	"clustermaster/cluster/fsm"
-	"clustermaster/config"
+	"clustermaster/config/settings"
 	"clustermaster/salt/runner"
 	"clustermaster/statesync"
 	"clustermaster/wire"
@@ -20,18 +20,10 @@ func (r *rooms) openRoots() error {
 		return nil
 	}
 	o := r.opts
-	envs := func(all []config.Env) []statesync.Env {
-		out := make([]statesync.Env, len(all))
-		for i, e := range all {
-			out[i] = statesync.Env{Name: e.Name, Dirs: e.Dirs}
-		}
-		return out
-	}
+	ro := settings.Roots(o)
+	ro.OnInstalled, ro.Low = r.rootsInstalled, func() error { return r.disk.Refuse("sync", "") }
 	var err error
-	r.roots, err = statesync.Open(filepath.Join(o.DataDir(), "statesync"), ringPeers{r}, rootsHeads{r.node}, statesync.Options{
-		ID: o.ID, File: envs(o.FileRoots), Pillar: envs(o.PillarRoots), Isolated: o.ClusterIsolatedFilesystem, Rate: int64(o.ClusterTransferRate),
-		OnInstalled: r.rootsInstalled, Low: func() error { return r.disk.Refuse("sync", "") },
-	}, r.log, r.reg)
+	r.roots, err = statesync.Open(filepath.Join(o.DataDir(), "statesync"), ringPeers{r}, rootsHeads{r.node}, ro, r.log, r.reg)
 	if err != nil {
 		return err
 	}

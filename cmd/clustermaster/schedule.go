@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"clustermaster/cluster/fsm"
+	"clustermaster/config/settings"
 	"clustermaster/internal/origin"
 	"clustermaster/salt/schedule"
 	"clustermaster/wire"
@@ -14,7 +15,7 @@ import (
 func (r *rooms) openSchedule() {
 	o := r.opts
 	log := r.log.With("component", "schedule")
-	option, _ := wireValue(o.Schedule).(wire.Map)
+	option, _ := settings.Value(o.Schedule).(wire.Map)
 	entries, problems := schedule.Read(option)
 	for _, p := range problems {
 		if p.Runs {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"clustermaster/config/settings"
 	"clustermaster/salt/mastertops"
 	"clustermaster/salt/modules"
 	"clustermaster/wire"
@@ -10,7 +11,7 @@ import (
 
 // masterTops answers _master_tops; nil if the option names nothing.
 func (r *rooms) masterTops() (func(ctx context.Context, id string, opts wire.Map) wire.Map, error) {
-	option, _ := wireValue(r.opts.Extra["master_tops"]).(wire.Map)
+	option, _ := settings.Value(r.opts.Extra["master_tops"]).(wire.Map)
 	if len(option) == 0 {
 		return nil, nil
 	}

@@ -1,0 +1,43 @@
+package settings
+
+import (
+	"slices"
+	"strings"
+
+	"clustermaster/config"
+	"clustermaster/serve/acl"
+	"clustermaster/serve/auth"
+	"clustermaster/wire"
+)
+
+// ACL is what the rules of users take from the options.
+func ACL(o *config.Options) acl.Options {
+	publisher, _ := Value(o.PublisherACL).(wire.Map)
+	blacklist, _ := Value(o.PublisherACLBlacklist).(wire.Map)
+	return acl.Options{PublisherACL: publisher, Blacklist: blacklist, SudoACL: o.SudoACL}
+}
+
+// Auth is what external_auth takes from the options.
+func Auth(o *config.Options) auth.Options {
+	external, _ := Value(o.ExternalAuth).(wire.Map)
+	var backEnds wire.Map
+	for name, v := range o.Extra {
+		if strings.HasPrefix(name, "auth.") {
+			backEnds = append(backEnds, wire.Pair{Key: name, Value: revealed(v)})
+		}
+	}
+	slices.SortFunc(backEnds, func(a, b wire.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
+	return auth.Options{
+		External: external, PermissiveACL: o.PermissiveACL, ACLModule: o.EauthACLModule, KeepACLInToken: o.KeepACLInToken,
+		TokenExpire: o.TokenExpire, ExpireOverride: Value(o.TokenExpireUserOverride), HashType: o.HashType,
+		SharedSecret: o.SharedSecret.Reveal(), BackEnds: backEnds,
+	}
+}
+
+// revealed is an option that a back end uses, with its secret.
+func revealed(v any) any {
+	if s, ok := v.(interface{ Reveal() string }); ok {
+		return s.Reveal()
+	}
+	return Value(v)
+}

@@ -1,0 +1,138 @@
+package settings
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"clustermaster/cluster"
+	"clustermaster/config"
+	"clustermaster/keystore"
+	"clustermaster/statesync"
+	"clustermaster/store/ringstore"
+	"clustermaster/transport/peer"
+)
+
+// Cluster is what the Raft node takes from the options. The caller adds what is no option: keys,
+// address, version and what the node asks of other packages.
+func Cluster(o *config.Options) cluster.Config {
+	c := cluster.Config{
+		ID:             o.ID,
+		ClusterID:      o.ClusterID,
+		Peers:          o.PeerAddrs(),
+		PubFingerprint: o.ClusterPubFingerprint,
+		DataDir:        filepath.Join(o.DataDir(), "cluster"),
+		MaxVoters:      o.ClusterMaxVoters,
+		MinVoters:      o.ClusterMinVoters,
+		ReplaceVoters:  o.ClusterAutoReplaceVoters,
+		VoterTimeout:   o.ClusterVoterTimeout,
+		VoterCheck:     o.ClusterVoterHealthInterval,
+		DemoteCooldown: o.ClusterDemoteCooldown,
+		JoinTimeout:    o.ClusterJoinTimeout,
+		StaleLimit:     o.ClusterStaleLimit,
+		ClockLimit:     o.ClusterClockLimit,
+		RingDeadAfter:  o.RingDeadAfter,
+		IsolatedServe:  time.Duration(o.ClusterIsolatedServeSeconds) * time.Second,
+		PublishSession: o.PublishSession,
+		KeySize:        o.KeySize,
+		FoundingKeys:   FoundingKeys(o),
+	}
+	c.HeartbeatTimeout, c.ElectionTimeout = electionTimes(o)
+	return c
+}
+
+// Peer is what the port between masters takes from the options.
+func Peer(o *config.Options, advertise string) peer.Config {
+	return peer.Config{
+		Listen:           o.ListenAddr(o.ClusterPoolPort),
+		Advertise:        advertise,
+		DialFrom:         dialFrom(o.Interface),
+		HandshakeTimeout: max(leastHandshake, 3*o.ClusterPeerTimeout),
+		HeartbeatEvery:   o.ClusterPeerTimeout / 3,
+		DownAfter:        o.ClusterPeerTimeout,
+		MaxMessage:       o.MaxFrameSize + peerOverhead,
+	}
+}
+
+// peerOverhead is what may surround a request's payload in a message between masters, in bytes.
+const peerOverhead = 32 << 20
+
+// Ring is what the ring store takes from the options.
+func Ring(o *config.Options) ringstore.Options {
+	return ringstore.Options{
+		TransferRate: int64(o.ClusterTransferRate),
+		MaxRecord:    o.MaxFrameSize + 1<<20,
+		BucketWidth:  time.Duration(o.KeepJobsSeconds) * time.Second / 24,
+		TombstoneFor: time.Duration(o.RingTombstoneSeconds) * time.Second,
+	}
+}
+
+// Roots is what the sync of file_roots and pillar_roots takes from the options.
+func Roots(o *config.Options) statesync.Options {
+	envs := func(all []config.Env) []statesync.Env {
+		out := make([]statesync.Env, len(all))
+		for i, e := range all {
+			out[i] = statesync.Env{Name: e.Name, Dirs: e.Dirs}
+		}
+		return out
+	}
+	return statesync.Options{
+		ID:       o.ID,
+		File:     envs(o.FileRoots),
+		Pillar:   envs(o.PillarRoots),
+		Isolated: o.ClusterIsolatedFilesystem,
+		Rate:     int64(o.ClusterTransferRate),
+	}
+}
+
+// electionTimes are Raft's two from Salt's: a follower waits for its leader for heartbeat to twice that, a candidate for votes
+// for election to twice that, which is cluster_election_max at most. 0 is the default of package cluster.
+func electionTimes(o *config.Options) (heartbeat, election time.Duration) {
+	heartbeat, election = o.ClusterElectionMin, o.ClusterElectionMax/2
+	if heartbeat == 0 {
+		heartbeat = election
+	}
+	return heartbeat, election
+}
+
+// FoundingKeys are the places where Salt keeps the key that minions know their
+// master by, as files or in the mmap_key driver's; a cluster's before a master's
+// own. The driver in force is asked first: files may be older, from before it.
+func FoundingKeys(o *config.Options) []cluster.FoundingKey {
+	var keys []cluster.FoundingKey
+	accepted := make(map[string]func() (int, error))
+	for _, dir := range []string{o.ClusterPkiDir, o.PkiDir} {
+		accepted[dir] = sync.OnceValues(func() (int, error) { return keystore.CountAccepted(dir) })
+	}
+	add := func(dir, name, pass string) {
+		path := filepath.Join(dir, name)
+		file := cluster.FoundingKey{From: path, Pass: pass, Accepted: accepted[dir], Read: func() ([]byte, error) { return os.ReadFile(path) }}
+		mapped := cluster.FoundingKey{From: "mmap_key:" + path, Pass: pass, Accepted: accepted[dir],
+			Read: func() ([]byte, error) { return keystore.ReadMmapMaster(dir, name) }}
+		if o.KeysDriver == "mmap_key" {
+			file, mapped = mapped, file
+		}
+		keys = append(keys, file, mapped)
+	}
+	if o.ClusterID != "" {
+		add(o.ClusterPkiDir, "cluster.pem", o.ClusterKeyPass.Reveal())
+	}
+	add(o.PkiDir, strings.TrimSuffix(o.ID, "_master")+".pem", o.KeyPass.Reveal())
+	add(o.PkiDir, "master.pem", o.KeyPass.Reveal())
+	return keys
+}
+
+// leastHandshake bounds the hand-shake of peers where cluster_peer_timeout does not ask for more.
+const leastHandshake = 5 * time.Second
+
+// dialFrom is the address that connections to peers come from: the interface,
+// unless that is a wildcard.
+func dialFrom(host string) string {
+	if a, err := netip.ParseAddr(host); err != nil || a.IsUnspecified() {
+		return ""
+	}
+	return host
+}
