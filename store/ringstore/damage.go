@@ -141,8 +141,8 @@ func (d *disk) take(next *disk) {
 }
 
 // endRefill notes that nothing is lacking any more, once this master has compared copies with all others of the ring
-// that have something to give.
-func (s *Store) endRefill(ctx context.Context, v *view) error {
+// that have something to give. Missed is what it had missed before: if the store was replaced since, nothing ends.
+func (s *Store) endRefill(ctx context.Context, v *view, missed uint64) error {
 	for _, node := range v.latest().Members() {
 		if node == s.self {
 			continue
@@ -151,11 +151,20 @@ func (s *Store) endRefill(ctx context.Context, v *view) error {
 			return nil
 		}
 	}
-	err := s.commit.do(ctx, &task{run: func(b *pebble.Batch, _ *group) error { return b.Delete(metaKey(refillMeta), nil) }})
+	ended := false
+	err := s.commit.do(ctx, &task{run: func(b *pebble.Batch, _ *group) error {
+		if ended = s.heard.missedNothingSince(missed); !ended { // the store is replaced on this goroutine
+			return nil
+		}
+		s.refilling.Store(false)
+		return b.Delete(metaKey(refillMeta), nil)
+	}})
 	if err != nil {
 		return fmt.Errorf("note that records were fetched anew: %w", err)
 	}
-	s.refilling.Store(false)
+	if !ended {
+		return nil
+	}
 	records, _ := s.cells.totals()
 	s.log.Info("the ring store has its records again", "n", records)
 	return nil

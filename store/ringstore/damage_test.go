@@ -169,35 +169,87 @@ func (s *Store) partitionOf(k Key) int {
 	return 0
 }
 
-// While a store is filled anew it does not count as an owner: what it had lost is not taken for missing.
+// While a store is filled anew it does not count as an owner: what it had lost is not taken for missing. Each record is
+// acknowledged by a and b, never got to c, and is lost on b, which does not reach a and so can't end its filling.
 func TestRefillingStoreIsNoWitness(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, "a", "b", "c")
 	k.settled()
 	ctx := ctxFor(t)
-	key := Key{SpaceMinions, "p", "n"}
-	if err := k.store("a").Put(ctx, key, []byte("v"), time.Time{}); err != nil {
-		t.Fatal(err)
+	key := func(n int) Key { return Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"} }
+	const records = 50
+	for n := range records {
+		if err := k.store("a").Put(ctx, key(n), []byte("v"), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	k.settled()
-	// Acknowledged by a and b; c never got it, and now b has lost it.
-	lose := func(name string) {
-		s := k.store(name)
-		p := s.partitionOf(key)
-		err := s.commit.do(ctx, &task{run: func(b *pebble.Batch, _ *group) error {
-			return b.Delete(appendRecordKey(nil, never, key, p), nil)
+	a, b, c := k.node("a"), k.node("b"), k.node("c")
+	for n := range records {
+		err := c.store.commit.do(ctx, &task{run: func(batch *pebble.Batch, _ *group) error {
+			return batch.Delete(appendRecordKey(nil, never, key(n), c.store.partitionOf(key(n))), nil)
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	lose("b")
-	lose("c")
-	k.store("b").refilling.Store(true)
-	for range 50 {
-		if _, found, err := k.store("c").Get(ctx, key); err != nil || !found {
-			t.Fatalf("read while b is filled: %v, %v", found, err)
+	cut := func(is bool) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.cut[[2]string{"b", "a"}] = is
+	}
+	cut(true)
+	if err := b.store.swap(ctx, toldDamage, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "b has compared with c", func() error {
+		if b.store.view.Load() == nil || b.store.heard.isDirty("c") {
+			return errors.New("it has not")
 		}
+		return nil
+	})
+	lost := 0
+	for n := range records {
+		if !b.holds(key(n)) && !c.holds(key(n)) && a.holds(key(n)) {
+			lost++
+		}
+		if _, found, err := c.store.Get(ctx, key(n)); err != nil || !found {
+			t.Fatalf("p%d is read while b is filled: %v, %v", n, found, err)
+		}
+	}
+	if lost < records/2 {
+		t.Errorf("%d of %d records were on a only when they were read", lost, records)
+	}
+	if !b.store.refilling.Load() {
+		t.Error("b ended its filling without what a has")
+	}
+	cut(false)
+	eventually(t, "b is filled", func() error {
+		for n := range records {
+			if b.store.refilling.Load() || !b.holds(key(n)) {
+				return fmt.Errorf("p%d", n)
+			}
+		}
+		return nil
+	})
+}
+
+// A comparison that was under way when a store was replaced says nothing of the new one: the filling does not end by it.
+func TestComparisonOfAReplacedStoreDoesNotCount(t *testing.T) {
+	t.Parallel()
+	h := &heard{}
+	h.start([]string{"a", "b", "c"}, "b")
+	up := func(string) bool { return true }
+	_, missed := h.look([]string{"a", "c"}, up)
+	h.miss() // the store is replaced
+	h.clean("a", missed)
+	if !h.isDirty("a") || h.missedNothingSince(missed) {
+		t.Error("the old comparison counts")
+	}
+	_, missed = h.look([]string{"a", "c"}, up)
+	h.clean("a", missed)
+	if h.isDirty("a") || !h.missedNothingSince(missed) {
+		t.Error("the new comparison does not count")
 	}
 }
 

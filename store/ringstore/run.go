@@ -12,8 +12,9 @@ import (
 
 // heard is what this master knows of the others: what they said last, and with whom it must still compare copies.
 type heard struct {
-	mu    sync.Mutex // guards all below
-	peers map[string]*peer
+	mu     sync.Mutex // guards all below
+	peers  map[string]*peer
+	missed uint64 // how often miss was called
 }
 
 type peer struct {
@@ -44,8 +45,9 @@ func (h *heard) caughtUp(alive func(string) bool) bool {
 	return true
 }
 
-// look notes which masters are alive now; it returns the live ones that have to be compared with.
-func (h *heard) look(nodes []string, alive func(string) bool) (dirty []string) {
+// look notes which masters are alive now; it returns the live ones that have to be compared with, and what clean needs
+// after that.
+func (h *heard) look(nodes []string, alive func(string) bool) (dirty []string, missed uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for n := range h.peers {
@@ -68,16 +70,24 @@ func (h *heard) look(nodes []string, alive func(string) bool) (dirty []string) {
 			dirty = append(dirty, n)
 		}
 	}
-	return dirty
+	return dirty, h.missed
 }
 
 // miss notes that copies may be lacking here: all others have to be compared with.
 func (h *heard) miss() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.missed++
 	for _, p := range h.peers {
 		p.dirty = true
 	}
+}
+
+// missedNothingSince reports whether missed is still what look said.
+func (h *heard) missedNothingSince(missed uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.missed == missed
 }
 
 // isDirty reports whether copies have to be compared with a node.
@@ -88,10 +98,12 @@ func (h *heard) isDirty(node string) bool {
 	return p == nil || p.dirty
 }
 
-func (h *heard) clean(node string) {
+// clean notes that copies were compared with a node. It counts only if nothing was missed since the look before it: the
+// copies that were compared may have been replaced meanwhile.
+func (h *heard) clean(node string, missed uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p := h.peers[node]; p != nil && p.alive {
+	if p := h.peers[node]; p != nil && p.alive && h.missed == missed {
 		p.dirty = false
 	}
 }
@@ -181,7 +193,7 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 	if full != nil {
 		s.heard.miss()
 	}
-	dirty := s.heard.look(others, s.peers.Alive)
+	dirty, missed := s.heard.look(others, s.peers.Alive)
 	if err != nil {
 		s.log.Debug("wait for the ring", "err", err)
 		return false
@@ -230,13 +242,13 @@ func (s *Store) ringStep(ctx context.Context, compareAll, tidy bool) (again bool
 			}
 			continue
 		}
-		s.heard.clean(node)
+		s.heard.clean(node, missed)
 		if err := s.filled(stepCtx, node); err != nil && ctx.Err() == nil {
 			s.log.Debug("forget that a master lacks tombstones", "node", node, "err", err)
 		}
 	}
 	if s.refilling.Load() {
-		if err := s.endRefill(stepCtx, v); err != nil && ctx.Err() == nil {
+		if err := s.endRefill(stepCtx, v, missed); err != nil && ctx.Err() == nil {
 			s.log.Warn("end fetching records anew; tried again", "err", err)
 		}
 	}
