@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -93,6 +94,37 @@ func callAll(dir string) map[string]string {
 	return out
 }
 
+// openFolder makes a folder that other users reach once it has been opened to them: the folder for
+// temporary files may be closed to all but its owner.
+func openFolder(t *testing.T) string {
+	t.Helper()
+	for _, parent := range []string{os.TempDir(), "/tmp", "/var/tmp"} {
+		if !reachable(parent) {
+			continue
+		}
+		dir, err := os.MkdirTemp(parent, "operator")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		return dir
+	}
+	t.Fatalf("other users reach neither %s nor /tmp and /var/tmp; set TMPDIR to a folder that all may enter", os.TempDir())
+	return ""
+}
+
+// reachable tells whether any user may enter a folder.
+func reachable(dir string) bool {
+	for ; ; dir = filepath.Dir(dir) {
+		if fi, err := os.Stat(dir); err != nil || fi.Mode()&0o001 == 0 {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
+}
+
 // other returns a user that is not the one of this process, and lets that user run this test's program.
 func other(t *testing.T) (u *user.User, program string) {
 	t.Helper()
@@ -103,11 +135,7 @@ func other(t *testing.T) (u *user.User, program string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "operator")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := openFolder(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -126,6 +154,9 @@ func other(t *testing.T) (u *user.User, program string) {
 		err = f.Close()
 	}
 	if err == nil {
+		err = os.Chmod(program, 0o755) // whatever the umask
+	}
+	if err == nil {
 		err = os.Chmod(dir, 0o755)
 	}
 	if err != nil {
@@ -142,9 +173,11 @@ func callAs(t *testing.T, u *user.User, program, dir string) map[string]string {
 	cmd.Env = []string{asUser + "=" + dir}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
 	b, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s as %s: %v\n%s", program, u.Username, err, &complaints)
 	}
 	var out map[string]string
 	if err := json.Unmarshal(b, &out); err != nil {
@@ -188,11 +221,7 @@ func TestAnotherUser(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			dir, err := os.MkdirTemp("", "operator")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { os.RemoveAll(dir) })
+			dir := openFolder(t)
 			d, root, _ := startWith(t, c.rules, dir, map[string]string{"roots": "root", "own": u.Username})
 			d.server.claims.add("claimed", "user/12345")
 			got := callAs(t, u, program, dir)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/big"
 	"net"
 	"os"
@@ -194,21 +195,30 @@ func (s stranger) applied(t testing.TB) (index float64) {
 	return index
 }
 
-// ofOthers bounds the entries of the log that nobody's request makes while a test looks: one a minute, by which masters
-// compare their states.
-const ofOthers = 2
+// ofOthers bounds the entries of the log that no request makes in a time: masters compare their
+// states once a minute.
+func ofOthers(d time.Duration) float64 { return 1 + math.Ceil(d.Minutes()) }
 
-// unmoved expects no entry of the log since index but those.
-func (s stranger) unmoved(t testing.TB, what string, index float64) {
+// mark is an index of the log and the time at which all masters had applied it.
+type mark struct {
+	index float64
+	at    time.Time
+}
+
+// unmoved expects no entry of the log since before but ofOthers.
+func (s stranger) unmoved(t testing.TB, what string, before mark) {
 	t.Helper()
-	if now := s.applied(t); now < index || now > index+ofOthers {
-		t.Errorf("%s: got %v, want %v", what, now, index)
+	now := s.applied(t)
+	allowed := before.index + ofOthers(time.Since(before.at))
+	if now < before.index || now > allowed {
+		t.Errorf("%s: got %v, want %v to %v", what, now, before.index, allowed)
 	}
 }
 
-// quiet is applied once nothing is written any more: a cluster that has just started changes its ring.
-func (s stranger) quiet(t testing.TB) (index float64) {
+// quiet waits until nothing is written: a cluster that has just started changes its ring.
+func (s stranger) quiet(t testing.TB) mark {
 	t.Helper()
+	var index float64
 	since := time.Now()
 	e2e.Eventually(t, healed, "nothing is written any more", func() error {
 		if now := s.applied(t); now != index {
@@ -219,7 +229,7 @@ func (s stranger) quiet(t testing.TB) (index float64) {
 		}
 		return nil
 	})
-	return index
+	return mark{index, since}
 }
 
 // refusals is how many requests the asked master has refused for a reason.
@@ -368,16 +378,17 @@ func (s stranger) deniedKeys(t *testing.T) {
 				t.Errorf("%s, key %d: got %v", id, i, got)
 			}
 		}
-		index := s.applied(t)
-		if n := index - before; n < 8 || n > 8+ofOthers {
-			t.Errorf("%v entries of the first eight keys of %s", n, id)
+		after := mark{s.applied(t), time.Now()}
+		most := 8 + ofOthers(after.at.Sub(before.at))
+		if n := after.index - before.index; n < 8 || n > most {
+			t.Errorf("%v entries of the first eight keys of %s, want 8 to %v", n, id, most)
 		}
 		for i := range 200 {
 			if got := ask(t, c, offer(t, id, madeKey(t, 8+i), someNonce)); got != false {
 				t.Errorf("%s, key %d: got %v", id, 8+i, got)
 			}
 		}
-		equal(t, "applied index after more keys of "+id, s.applied(t), index)
+		s.unmoved(t, "applied index after more keys of "+id, after)
 	}
 	equal(t, "the list of own-0", slices.Contains([]string{"minions", "minions_denied"}, keyState(t, s.m, "own-0")), true)
 }
