@@ -56,7 +56,10 @@ func newOperators(r *rooms) (*operators, error) {
 	t := &operators{rooms: r}
 	o := r.opts
 	keys := runner.KeyFamilyDeps{Keys: t, Fingerprint: wire.Fingerprint, HashType: o.HashType, Local: func() (map[string]string, error) { return t.localKeys(), nil }}
-	wheels, err := runner.NewRegistry(runner.KeyFamily(keys))
+	minions := runner.ManageDeps{Minions: t, Keys: t, Version: saltVersion}
+	wheels, err := runner.NewRegistry(
+		runner.KeyFamily(keys), runner.ConnectedWheel(minions), runner.ConfigWheel(func() wire.Map { m, _ := settings.Value(o.Values()).(wire.Map); return m }),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +70,7 @@ func newOperators(r *rooms) (*operators, error) {
 		runner.Rescue(r.node), runner.Backups(clusterBackups{r}), runner.Identity(clusterIdentity{r.node, o.HashType}),
 		runner.SaltCluster(o.ID), runner.Roots(rootsSync{r}),
 		runner.Jobs(runner.JobsDeps{Jobs: jobReader{r.jobs}, Minions: t, Running: func() []wire.Map { return t.runners.Running() }}),
-		runner.Manage(runner.ManageDeps{Minions: t, Keys: t, Version: saltVersion}),
+		runner.Manage(minions),
 		runner.CacheFamily(cached{r}, t), runner.CacheClearing(r.data, t), runner.CacheBanks(cacheBanks{r.banks}, o.CacheDir),
 		runner.Pillar(pillarMaker{r}, t), runner.Mine(mineReader{r}, t),
 		runner.Fileserver(servedFiles{r}), runner.Pushed(pushedFiles{r}, t),

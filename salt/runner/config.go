@@ -25,6 +25,15 @@ func Config(options func() wire.Map) []Function {
 	}}
 }
 
+// ConfigWheel is the wheel family config. values are all options of the master, set or not, without secrets.
+func ConfigWheel(values func() wire.Map) []Function {
+	return []Function{{
+		Name: "config.values",
+		Doc:  "Return every option of the master with its value. Secrets are hidden.\n\nExample:\n\n    wheel.cmd('config.values')",
+		Run:  func(context.Context, *Call) (any, error) { return values(), nil },
+	}}
+}
+
 // traverse walks down maps by key and lists by number. A list with a step that is no number is searched for the first map that has it.
 func traverse(v any, key, delimiter string) (any, bool) {
 	steps := []string{key}

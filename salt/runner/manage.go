@@ -3,6 +3,8 @@ package runner
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -76,6 +78,21 @@ func Manage(d ManageDeps) []Function {
 		}
 	}
 	return fs
+}
+
+// ConnectedWheel is the wheel family minions.
+func ConnectedWheel(d ManageDeps) []Function {
+	return []Function{{
+		Name: "minions.connected",
+		Doc:  "List the minions that are connected to a master.\n\nExample:\n\n    wheel.cmd('minions.connected')",
+		Run: func(ctx context.Context, c *Call) (any, error) {
+			found, err := d.connected(ctx, c)
+			if err != nil {
+				return nil, err
+			}
+			return texts(slices.Sorted(maps.Keys(found))), nil
+		},
+	}}
 }
 
 // ping asks the target for test.ping and sorts the expected minions into those that answered and the others.

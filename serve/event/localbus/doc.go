@@ -2,7 +2,8 @@
 // master_event_pub.ipc and master_event_pull.ipc in sock_dir, with the bytes that Salt's own clients read and write.
 //
 // Lives here: the two sockets and who may use them, the frames of both, how the frames of a listener's release are told, the queue of each
-// listener, and publish_pull.ipc, the file by which Salt's clients see that a master runs.
+// listener, and publish_pull.ipc and workers.ipc, the files by which Salt's
+// clients and salt-api see that a master runs.
 //
 // Does not: carry events between masters (package event), take orders (package master, on port 4506), know what a tag means.
 //

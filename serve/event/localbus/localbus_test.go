@@ -277,7 +277,7 @@ func TestSockets(t *testing.T) {
 	}
 
 	stale := t.TempDir()
-	for _, name := range []string{PubSocket, PullSocket, RunningFile} { // as a master leaves them that was killed
+	for _, name := range []string{PubSocket, PullSocket, RunningFile, WorkersFile} { // as a master leaves them that was killed
 		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(stale, name), Net: "unix"})
 		if err != nil {
 			t.Fatal(err)

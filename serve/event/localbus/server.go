@@ -24,6 +24,8 @@ const (
 	PullSocket = "master_event_pull.ipc"
 	// RunningFile is a socket in Salt, to which its own processes write publications. Clients look whether it is there before they order.
 	RunningFile = "publish_pull.ipc"
+	// WorkersFile is a socket or a file in Salt, behind which its workers are. salt-api looks whether it is there before it orders.
+	WorkersFile = "workers.ipc"
 )
 
 // Mesh gives the events of all masters.
@@ -63,7 +65,7 @@ type Server struct {
 	hub     *hub
 	pub     *socket
 	pull    *socket
-	running string // path of RunningFile, if this server made it
+	running []string // paths of RunningFile and WorkersFile that this server answers for
 	closing sync.Once
 }
 
@@ -92,23 +94,27 @@ func Listen(sockDir string, opts Options, deps Deps) (*Server, error) {
 		s.Close()
 		return nil, err
 	}
-	if err := s.sayRunning(filepath.Join(sockDir, RunningFile)); err != nil {
-		s.Close()
-		return nil, err
+	for _, name := range []string{RunningFile, WorkersFile} {
+		if err := s.sayRunning(filepath.Join(sockDir, name)); err != nil {
+			s.Close()
+			return nil, err
+		}
 	}
 	return s, nil
 }
 
-// sayRunning makes the file that Salt's clients look for, unless there is one.
+// sayRunning makes a file that Salt's clients look for. One that a killed master left is taken over, and
+// removed at the end: a Salt master that starts later stops at a plain file in the place of its socket.
 func (s *Server) sayRunning(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return nil // of a master that was killed
+		s.running = append(s.running, path)
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("make file for Salt's clients: %w", err)
 	}
-	s.running = path
+	s.running = append(s.running, path)
 	return f.Close()
 }
 
@@ -121,8 +127,8 @@ func (s *Server) close() {
 			k.close()
 		}
 	}
-	if s.running != "" {
-		_ = os.Remove(s.running) // one that stays says too much, and nothing to the next master
+	for _, path := range s.running {
+		_ = os.Remove(path) // one that stays says too much, and nothing to the next master
 	}
 }
 

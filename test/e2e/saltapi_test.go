@@ -1,0 +1,246 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// saltAPIPort is where the salt-api of a test listens.
+const saltAPIPort = 8000
+
+// saltAPIExtra are a master's options for Salt's salt-api beside it.
+const saltAPIExtra = `auto_accept: True
+enable_clear_commands: True
+external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
+netapi_enable_clients: [local, local_async, runner, runner_async, wheel]
+reactor:
+  - 'salt/netapi/hook/*': [%s/hook.sls]
+rest_cherrypy: {host: %s, port: 8000, disable_ssl: True, webhook_disable_auth: True}
+`
+
+// saltAPI is the real salt-api of one release beside a master.
+type saltAPI struct {
+	Process
+	url, token string
+}
+
+// startSaltAPI runs salt-api with the master's own configuration and logs in.
+func startSaltAPI(t *testing.T, m *Master, release string) *saltAPI {
+	t.Helper()
+	a := &saltAPI{
+		Process: Process{Name: "salt-api of " + m.ID, Output: filepath.Join(m.Dir, "api-"+release+".log")},
+		url:     fmt.Sprintf("http://%s:%d", m.Addr, saltAPIPort),
+	}
+	ShowOnFailure(t, a.Output)
+	bin := filepath.Dir(Theirs(t, release).Master)
+	a.Start(t, filepath.Join(bin, "salt-api"), "-c", m.ConfDir, "-l", "warning", "--pid-file", filepath.Join(m.Dir, "api.pid"))
+	Eventually(t, 60*time.Second, "a login at the salt-api of "+m.ID, func() error { return a.login() })
+	return a
+}
+
+// login asks for a session; the token of a session is for this salt-api alone.
+func (a *saltAPI) login() error {
+	var answer struct {
+		Return []struct {
+			Token string
+			Perms []any
+		}
+	}
+	if err := a.post("/login", map[string]string{"username": "alice", "password": "any", "eauth": "auto"}, &answer); err != nil {
+		return err
+	}
+	if len(answer.Return) != 1 || len(answer.Return[0].Perms) != 3 {
+		return fmt.Errorf("login: %+v", answer)
+	}
+	a.token = answer.Return[0].Token
+	return nil
+}
+
+// post sends v as JSON and reads the answer into to.
+func (a *saltAPI) post(path string, v, to any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("X-Auth-Token", a.token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s: %.300s", path, resp.Status, b)
+	}
+	return json.Unmarshal(b, to)
+}
+
+// call runs one low data and returns the answer as compact JSON.
+func (a *saltAPI) call(low map[string]any) (string, error) {
+	var answer struct{ Return []json.RawMessage }
+	if err := a.post("/", low, &answer); err != nil {
+		return "", err
+	}
+	if len(answer.Return) != 1 {
+		return "", fmt.Errorf("%d returns", len(answer.Return))
+	}
+	return string(answer.Return[0]), nil
+}
+
+// events follows the stream of server-sent events and returns its lines; the channel is closed when the stream ends.
+func (a *saltAPI) events(t *testing.T) <-chan string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Auth-Token", a.token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("events: %s", resp.Status)
+	}
+	lines := make(chan string, 1000)
+	go func() {
+		defer close(lines)
+		defer resp.Body.Close()
+		sc := bufio.NewScanner(resp.Body)
+		sc.Buffer(nil, 1<<20)
+		for sc.Scan() {
+			lines <- sc.Text()
+		}
+	}()
+	return lines
+}
+
+// TestSaltAPI runs Salt's own salt-api beside masters of a cluster: logins, calls of every client, the stream of events
+// and a web hook, and the same again once a master is dead.
+func TestSaltAPI(t *testing.T) {
+	t.Parallel()
+	c := NewCluster(t, ClusterOptions{})
+	for _, m := range c.Masters {
+		m.Configure(t, m.Config(t)+fmt.Sprintf(saltAPIExtra, m.Dir, m.Addr))
+		sls := "seen:\n  runner.event.send:\n    - args:\n      - tag: hook/seen\n      - data: {where: " + m.ID + ", what: '{{ data.post.build }}'}\n"
+		if err := os.WriteFile(filepath.Join(m.Dir, "hook.sls"), []byte(sls), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Start(t)
+	minion := c.AddMinions(t, "api", "", Releases[2])[0].ID
+	m1, m2 := c.Masters[0], c.Masters[1]
+	Eventually(t, 60*time.Second, "the minion answers", func() error {
+		ids, r := m1.Ping(t)
+		if len(ids) != 1 {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+	one, two := startSaltAPI(t, m1, Releases[2]), startSaltAPI(t, m2, Releases[2])
+	one.calls(t, minion)
+	two.hook(t, one.events(t), m2.ID)
+	m1.Kill(t)
+	two.calls(t, minion)
+	two.hook(t, two.events(t), m2.ID)
+	// A salt-api whose master is dead says so, and works again with its master.
+	var nothing struct{}
+	if err := one.post("/", map[string]any{"client": "local", "tgt": "*", "fun": "test.ping"}, &nothing); err == nil {
+		t.Error("the salt-api of a dead master answers")
+	}
+	m1.Run(t)
+	c.WaitReady(t, 60*time.Second, m1)
+	Eventually(t, 30*time.Second, "the first salt-api works again", func() error {
+		_, err := one.call(map[string]any{"client": "local", "tgt": "*", "fun": "test.ping"})
+		return err
+	})
+	if os.Getenv("CLUSTERMASTER_LONG") == "" {
+		return
+	}
+	one.End()
+	for _, release := range Releases[:2] {
+		a := startSaltAPI(t, m1, release)
+		a.calls(t, minion)
+		a.hook(t, two.events(t), m1.ID)
+		a.End()
+	}
+}
+
+// calls tries each client of salt-api once.
+func (a *saltAPI) calls(t *testing.T, minion string) {
+	t.Helper()
+	for _, c := range []struct {
+		low  map[string]any
+		want []string // texts of the answer
+	}{
+		{map[string]any{"client": "local", "tgt": "*", "fun": "test.ping"}, []string{`"` + minion + `": true`}},
+		{map[string]any{"client": "local", "tgt": "*", "fun": "test.arg", "arg": []any{1}, "kwarg": map[string]any{"a": "b"}}, []string{`"args": [1]`, `"a": "b"`}},
+		{map[string]any{"client": "local_async", "tgt": "*", "fun": "test.ping"}, []string{`"jid"`, minion}},
+		{map[string]any{"client": "runner", "fun": "manage.up"}, []string{minion}},
+		{map[string]any{"client": "runner_async", "fun": "test.arg"}, []string{"salt/run/"}},
+		{map[string]any{"client": "wheel", "fun": "key.list_all"}, []string{`"success": true`, minion}},
+		{map[string]any{"client": "wheel", "fun": "minions.connected"}, []string{`"return": ["` + minion + `"]`}},
+		{map[string]any{"client": "wheel", "fun": "config.values"}, []string{`"cluster_secret": "[redacted]"`, `"cluster_id": "e2e"`, `"timeout": 5`}},
+	} {
+		got, err := a.call(c.low)
+		if err != nil {
+			t.Errorf("%s: %v: %v", a.Name, c.low, err)
+			continue
+		}
+		for _, w := range c.want {
+			if !strings.Contains(got, w) {
+				t.Errorf("%s: %v: no %s in %.500s", a.Name, c.low, w, got)
+			}
+		}
+	}
+	if got, err := a.call(map[string]any{"client": "local", "tgt": "*", "fun": "cmd.run", "arg": []any{"id"}}); err == nil {
+		t.Errorf("%s: alice may run cmd.run: %s", a.Name, got)
+	}
+}
+
+// hook posts to the web hook and waits for the event of it, and for the master's reaction to it, in a stream.
+func (a *saltAPI) hook(t *testing.T, events <-chan string, master string) {
+	t.Helper()
+	build := fmt.Sprint(time.Now().UnixNano())
+	var answer struct{ Success bool }
+	if err := a.post("/hook/build", map[string]string{"build": build}, &answer); err != nil || !answer.Success {
+		t.Fatalf("hook: %+v, %v", answer, err)
+	}
+	limit := time.After(30 * time.Second)
+	for heard, reacted := false, false; !heard || !reacted; {
+		select {
+		case line, ok := <-events:
+			if !ok {
+				t.Fatal("the stream of events ended")
+			}
+			if !strings.Contains(line, build) {
+				continue
+			}
+			heard = heard || strings.Contains(line, `"tag": "salt/netapi/hook/build"`)
+			reacted = reacted || strings.Contains(line, `"tag": "hook/seen"`) && strings.Contains(line, `"where": "`+master+`"`)
+		case <-limit:
+			t.Fatalf("in 30 s: event of the hook %v, reaction %v", heard, reacted)
+		}
+	}
+}
