@@ -46,6 +46,7 @@ var rooms = map[string]room{
 	"salt/render":               {[]string{"internal/yaml11", "wire"}, "templates ask their Host; the room knows no files and no minions"},
 	"serve/fileserver":          {[]string{"internal/fnmatch", "internal/pyregex", "wire"}, "files know no minions and no peers"},
 	"salt/modules":              {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pyregex", "internal/pytext", "internal/smallfile", "internal/yaml11", "salt/target", "wire"}, "functions ask everything else through interfaces"},
+	"salt/pythonhost":           {[]string{"wire"}, "Python is asked by whoever holds the Host; what it asks back is told"},
 	"salt/mastergrains":         {[]string{"wire"}, "a machine is looked at; nobody is asked"},
 	"salt/mastertops":           {[]string{"internal/dictupdate", "internal/smallfile", "salt/render", "wire"}, "classes are files and a command's words; who asks is told"},
 	"salt/pillar":               {[]string{"internal/dictupdate", "internal/fnmatch", "internal/pyregex", "internal/pytext", "internal/smallfile", "internal/yaml11", "salt/modules", "salt/render", "salt/target", "wire"}, "pillars are made of files and functions that are asked through interfaces"},

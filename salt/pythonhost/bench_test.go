@@ -1,0 +1,74 @@
+package pythonhost
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"clustermaster/wire"
+)
+
+// BenchmarkChild makes a child, binds it to a minion and calls one function of a site, as one pillar does.
+func BenchmarkChild(b *testing.B) {
+	for _, release := range releases {
+		b.Run(release, func(b *testing.B) {
+			s := newSite(b, release, map[string]string{"ext/modules/fact.py": factModule, "ext/pillar/owners.py": "def ext_pillar(minion_id, pillar):\n    return {'owner': minion_id}\n"}, nil)
+			first := s.host.Session(minion("first"))
+			defer first.Close()
+			call(b, first, "fact.about")
+			pid := first.child.pid
+			b.ReportMetric(float64(pss(b, s.host.Status().PID))/1024, "MB-server")
+			b.ReportMetric(float64(pss(b, pid))/1024, "MB-child")
+			b.Run("fork", func(b *testing.B) {
+				for range b.N {
+					c, err := s.host.take(b.Context())
+					if err != nil {
+						b.Fatal(err)
+					}
+					s.host.put(c)
+				}
+			})
+			b.Run("function", func(b *testing.B) {
+				for i := range b.N {
+					one := s.host.Session(minion("m" + strconv.Itoa(i)))
+					call(b, one, "fact.about")
+					one.Close()
+				}
+			})
+			b.Run("ext_pillar", func(b *testing.B) {
+				for i := range b.N {
+					one := s.host.Session(minion("m" + strconv.Itoa(i)))
+					if _, err := one.Call(b.Context(), Call{Kind: Pillar, Fun: "owners", Given: wire.Map{}}); err != nil {
+						b.Fatal(err)
+					}
+					one.Close()
+				}
+			})
+			b.Run("again", func(b *testing.B) {
+				for range b.N {
+					call(b, first, "fact.about")
+				}
+			})
+		})
+	}
+}
+
+// pss is a process's share of memory in KiB.
+func pss(tb testing.TB, pid int) int {
+	tb.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		if v, ok := strings.CutPrefix(lines.Text(), "Pss:"); ok {
+			n, _ := strconv.Atoi(strings.Fields(v)[0])
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,368 @@
+package pythonhost
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"clustermaster/wire"
+)
+
+const (
+	frameSpare = 64 << 10 // of a message around the output that is limited
+	maxNesting = 8        // calls inside calls inside calls
+	// watchAfter is how long a call lasts before its processes are counted, watchEvery how often that is done.
+	watchAfter, watchEvery = 200 * time.Millisecond, 250 * time.Millisecond
+)
+
+// child is a process that the fork server made. One goroutine at a time talks to it.
+type child struct {
+	h      *Host
+	pid    int
+	conn   *net.UnixConn
+	read   *bufio.Reader
+	token  bool   // it holds one of Host.free
+	reason string // why it may not be used again; "" while it may
+	depth  int
+	gone   chan struct{} // closed when the process has ended
+	status int           // then: its exit code, or minus the signal
+
+	mu    sync.Mutex // guards what follows
+	at    Running
+	timer *time.Timer
+	forks bool // it was killed for the processes that it started
+}
+
+// kill ends the process and all that it started and that did not leave its session.
+func (c *child) kill() {
+	select {
+	case <-c.gone:
+	default:
+		_ = syscall.Kill(-c.pid, syscall.SIGKILL)
+		_ = syscall.Kill(c.pid, syscall.SIGKILL)
+	}
+	for range 200 { // those that fork meanwhile, those that take a moment to die
+		left := inSession(c.pid)
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if len(left) == 0 {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// end lets a child go. One that had no trouble ends by itself when its socket does, and with it all of its process group.
+func (c *child) end() {
+	if c.reason != "" {
+		c.kill()
+	} else {
+		select {
+		case <-c.gone:
+		default:
+			_ = syscall.Kill(-c.pid, syscall.SIGKILL)
+		}
+	}
+	c.conn.Close()
+}
+
+// inSession lists the processes of a session, without those that have ended.
+func inSession(session int) []int {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	var out []int
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue
+		}
+		// pid (name) state ppid pgrp session ...; a name may hold blanks and brackets.
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		if len(fields) > 3 && fields[3] == strconv.Itoa(session) && fields[0] != "Z" {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// begin notes a call, and watches the processes that it starts.
+func (c *child) begin(fun string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = Running{PID: c.pid, Fun: fun, Since: time.Now()}
+	c.timer = time.AfterFunc(watchAfter, c.watch)
+}
+
+func (c *child) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timer.Stop()
+	c.timer, c.at = nil, Running{}
+}
+
+func (c *child) watch() {
+	n := len(inSession(c.pid))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer == nil {
+		return
+	}
+	if n > c.h.opts.Processes {
+		c.forks = true
+		go c.kill()
+		return
+	}
+	c.timer.Reset(watchEvery)
+}
+
+// running tells what the child does.
+func (c *child) running() (Running, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at, c.at.Fun != ""
+}
+
+func (c *child) place(fun, file string) {
+	c.mu.Lock()
+	c.at.Fun, c.at.File = fun, file
+	c.mu.Unlock()
+}
+
+// conversation is one call and what the child asks until it is answered.
+type conversation struct {
+	session *Session
+	child   *child
+	call    Call
+	left    time.Duration // of the child's time
+	file    string
+	depth   int
+	mu      sync.Mutex
+	open    bool // an answer of the master is made: the child may be called for it
+}
+
+type conversationKey struct{}
+
+// conversationOf is the conversation whose question this context belongs to.
+func conversationOf(ctx context.Context) *conversation {
+	c, _ := ctx.Value(conversationKey{}).(*conversation)
+	return c
+}
+
+// run has the child make the call. Afterwards child.reason tells whether it may be used again.
+func (c *conversation) run(ctx context.Context, m wire.Map) (any, error) {
+	c.child.begin(c.call.Fun)
+	defer c.child.finish()
+	stop := context.AfterFunc(ctx, c.child.kill)
+	v, err := c.talk(ctx, m)
+	if !stop() && ctx.Err() != nil && err != nil {
+		c.child.reason = reasonCancel
+		return nil, ctx.Err()
+	}
+	return v, err
+}
+
+func (c *conversation) talk(ctx context.Context, m wire.Map) (any, error) {
+	if err := c.send(m); err != nil {
+		return nil, err
+	}
+	for {
+		m, err := c.receive()
+		if err != nil {
+			return nil, err
+		}
+		switch m.String("op") {
+		case "ret":
+			v, _ := m.Get("value")
+			return v, nil
+		case "error":
+			return nil, c.failed(m)
+		case "at":
+			c.file = m.String("file")
+			c.child.place(m.String("fun"), c.file)
+		case "log":
+			c.session.h.record(m, "fun", c.call.Fun, "minion", c.session.minion.ID)
+		case "cb":
+			if err := c.answer(ctx, m); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, c.lost(fmt.Sprintf("it sent the message %.40q", m.String("op")))
+		}
+	}
+}
+
+// failed makes the error that the child told.
+func (c *conversation) failed(m wire.Map) error {
+	reason := m.String("kind")
+	switch reason {
+	case reasonFailed, reasonUnknown:
+		e := &Error{Reason: reason, Fun: c.call.Fun, File: c.file, Class: m.String("class"), Text: m.String("text"), Trace: m.String("trace")}
+		v, _ := m.Get("mro")
+		list, _ := v.([]any)
+		for _, name := range list {
+			if s, ok := name.(string); ok {
+				e.bases = append(e.bases, s)
+			}
+		}
+		return e
+	case reasonMemory:
+		c.child.reason = reason
+	case "refused":
+		return &Error{Reason: reasonFailed, Fun: c.call.Fun, File: c.file, Text: m.String("text")}
+	}
+	return c.session.h.opts.ended(reason, c.call.Fun, c.file, m.String("text"), 0)
+}
+
+// answer does what the Python code asks of the master.
+func (c *conversation) answer(ctx context.Context, m wire.Map) error {
+	a, _ := m.Get("args")
+	args, _ := a.([]any)
+	k, _ := m.Get("kwargs")
+	kwargs, _ := k.(wire.Map)
+	reply := wire.Map{{Key: "op", Value: "cbret"}}
+	var v any
+	err := errors.New("this master answers no questions")
+	if do := c.session.h.opts.Answer; do != nil {
+		c.setOpen(true)
+		v, err = do(context.WithValue(ctx, conversationKey{}, c), Question{
+			What: m.String("what"), Fun: m.String("fun"), Args: args, Kwargs: kwargs, Minion: c.session.minion,
+		})
+		c.setOpen(false)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if c.child.reason != "" {
+		return err // a call inside the answer lost the child
+	}
+	if err != nil {
+		reply = append(reply, wire.Pair{Key: "error", Value: err.Error()})
+	} else {
+		reply = append(reply, wire.Pair{Key: "value", Value: v})
+	}
+	return c.send(reply)
+}
+
+func (c *conversation) setOpen(open bool) {
+	c.mu.Lock()
+	c.open = open
+	c.mu.Unlock()
+}
+
+// nested makes a call for an answer that the child waits for.
+func (c *conversation) nested(ctx context.Context, call Call) (any, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.open {
+		return nil, errors.New("call for an answer that was given")
+	}
+	if c.depth >= maxNesting {
+		return nil, fmt.Errorf("calls nested deeper than %d", maxNesting)
+	}
+	inner := &conversation{session: c.session, child: c.child, call: call, left: c.left, depth: c.depth + 1}
+	v, err := inner.talk(ctx, call.message())
+	c.left = inner.left
+	return v, err
+}
+
+// send and receive count the time against the call; the master's own is not.
+func (c *conversation) send(m wire.Map) error {
+	raw, err := wire.PackNew(m)
+	if err != nil {
+		return fmt.Errorf("pack for the Python host: %w", err)
+	}
+	began := time.Now()
+	_ = c.child.conn.SetWriteDeadline(began.Add(c.left))
+	_, err = c.child.conn.Write(frame(raw))
+	c.left -= time.Since(began)
+	return c.broken(err)
+}
+
+func (c *conversation) receive() (wire.Map, error) {
+	began := time.Now()
+	_ = c.child.conn.SetReadDeadline(began.Add(c.left))
+	m, err := c.child.receive(c.session.h.opts.Output + frameSpare)
+	c.left -= time.Since(began)
+	return m, c.broken(err)
+}
+
+var errOutput = errors.New("message is too long")
+
+func (c *child) receive(limit int64) (wire.Map, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(c.read, head[:]); err != nil {
+		return nil, err
+	}
+	n := int64(binary.BigEndian.Uint32(head[:]))
+	if n > limit {
+		return nil, errOutput
+	}
+	raw := make([]byte, n)
+	if _, err := io.ReadFull(c.read, raw); err != nil {
+		return nil, err
+	}
+	return wire.UnpackMap(raw)
+}
+
+func (c *conversation) broken(err error) error {
+	o := &c.session.h.opts
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.child.reason = reasonTime
+		return o.ended(reasonTime, c.call.Fun, c.file, "", o.Timeout)
+	case errors.Is(err, errOutput):
+		c.child.reason = reasonOutput
+		return o.ended(reasonOutput, c.call.Fun, c.file, "", 0)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return c.lost("")
+	}
+	return c.lost(err.Error())
+}
+
+// lost is the error of a call whose process is not there any more.
+func (c *conversation) lost(detail string) error {
+	o := &c.session.h.opts
+	c.child.reason = reasonDied
+	if detail != "" {
+		return o.ended(reasonDied, c.call.Fun, c.file, detail, 0)
+	}
+	select {
+	case <-c.child.gone:
+	case <-time.After(5 * time.Second):
+		return o.ended(reasonDied, c.call.Fun, c.file, "its socket was closed", 0)
+	}
+	c.child.mu.Lock()
+	forks := c.child.forks
+	c.child.mu.Unlock()
+	switch status := c.child.status; {
+	case forks:
+		c.child.reason = reasonForks
+		return o.ended(reasonForks, c.call.Fun, c.file, "", 0)
+	case status < 0:
+		detail = fmt.Sprintf("signal %d (%s)", -status, syscall.Signal(-status))
+	default:
+		detail = fmt.Sprintf("exit status %d", status)
+	}
+	return o.ended(reasonDied, c.call.Fun, c.file, detail, 0)
+}

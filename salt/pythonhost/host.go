@@ -1,0 +1,433 @@
+package pythonhost
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clustermaster/wire"
+)
+
+//go:embed host.py
+var program string
+
+// Defaults of Options.
+const (
+	DefaultTimeout   = 60 * time.Second
+	DefaultMemory    = 1 << 30
+	DefaultOutput    = 64 << 20
+	DefaultProcesses = 64
+	DefaultIdle      = 5 * time.Minute
+)
+
+// Options of a Host. A zero number means the default.
+type Options struct {
+	// Python tells the interpreter that has Salt. It is asked when the host is first needed.
+	Python func() (string, error)
+	// ConfFile is the master's configuration, which Salt reads for itself; Opts win over what stands there.
+	ConfFile string
+	Opts     wire.Map
+	// Natives are the functions that Answer runs when Python code calls them, by kind: "module", "runner".
+	Natives map[string][]string
+	// Answer does what Python code asks of the master. The context is the call's.
+	Answer func(ctx context.Context, q Question) (any, error)
+
+	Timeout   time.Duration // of one call
+	Memory    int64         // of a child's address space, in bytes
+	Output    int64         // of one message of a child, in bytes
+	Processes int           // that a child and what it starts may be
+	Children  int           // at once; by default two per core, at least four
+	Idle      time.Duration // after which the fork server without children ends
+
+	program string // instead of host.py, in tests
+}
+
+func (o *Options) fill() {
+	orElse(&o.Timeout, DefaultTimeout)
+	orElse(&o.Memory, DefaultMemory)
+	orElse(&o.Output, DefaultOutput)
+	orElse(&o.Processes, DefaultProcesses)
+	orElse(&o.Children, max(4, 2*runtime.GOMAXPROCS(0)))
+	orElse(&o.Idle, DefaultIdle)
+	if o.program == "" {
+		o.program = program
+	}
+}
+
+func orElse[T int | int64 | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+// Minion is whom a child's modules see as their own.
+type Minion struct {
+	ID                 string
+	Grains, Pillar     wire.Map
+	Saltenv, Pillarenv string // "" for none
+	PillarRoots        wire.Map
+}
+
+// Question is what Python code asks of the master.
+type Question struct {
+	What   string // "module", "runner"
+	Fun    string
+	Args   []any
+	Kwargs wire.Map
+	Minion Minion // for whom the code runs
+}
+
+// Kind says which loader has a function.
+type Kind string
+
+// The kinds.
+const (
+	Module Kind = "module" // execution modules
+	Pillar Kind = "pillar" // ext_pillars
+	has    Kind = "has"
+)
+
+// Call is one call.
+type Call struct {
+	Kind   Kind
+	Fun    string // module.function; an ext_pillar's name
+	Args   []any
+	Kwargs wire.Map
+	// Of an ext_pillar: its arguments as configured, the pillar so far, and what the minion sent along.
+	Given  any
+	Pillar wire.Map
+	Extra  wire.Map
+}
+
+// Host runs functions of Python. It is safe for concurrent use.
+type Host struct {
+	opts Options
+	log  *slog.Logger
+	m    *metrics
+	free chan struct{} // one token per child that may run
+
+	mu      sync.Mutex // guards what follows
+	server  *server    // nil while none runs
+	failed  error      // of the last start
+	retry   time.Time  // when it may be tried again
+	closed  bool
+	busy    map[*child]bool
+	started uint64
+	idle    *time.Timer
+}
+
+// retryPause is how long a start that failed is not tried again.
+const retryPause = 10 * time.Second
+
+// New returns a Host. Nothing is started before the first call.
+func New(o Options, log *slog.Logger, reg prometheus.Registerer) *Host {
+	o.fill()
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	h := &Host{opts: o, log: log.With("component", "python"), m: newMetrics(reg), free: make(chan struct{}, o.Children), busy: map[*child]bool{}}
+	for range o.Children {
+		h.free <- struct{}{}
+	}
+	return h
+}
+
+// Close ends the fork server and its children, busy ones too.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	h.closed = true
+	s := h.server
+	h.server = nil
+	for c := range h.busy {
+		c.kill()
+	}
+	h.mu.Unlock()
+	if s != nil {
+		s.end()
+	}
+	return nil
+}
+
+// Session keeps one child for the calls of one minion, such as those of one pillar. It is safe for concurrent use; calls run one
+// after the other.
+type Session struct {
+	h      *Host
+	minion Minion
+
+	mu    sync.Mutex // held by a call
+	child *child
+	used  bool
+}
+
+// Session begins one. It starts nothing before the first call; Close ends its child.
+func (h *Host) Session(m Minion) *Session { return &Session{h: h, minion: m} }
+
+// Used tells whether anything was asked of Python.
+func (s *Session) Used() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
+}
+
+// Close ends the session's child.
+func (s *Session) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+}
+
+func (s *Session) drop() {
+	if s.child != nil {
+		s.h.put(s.child)
+		s.child = nil
+	}
+}
+
+// Has tells whether Salt's loader has an execution module's function; a name that ends with a dot asks for any of that module. The
+// error tells that the host can't run.
+func (s *Session) Has(ctx context.Context, name string) (bool, error) {
+	v, err := s.Call(ctx, Call{Kind: has, Fun: name})
+	found, _ := v.(bool)
+	return found, err
+}
+
+// Call runs a function. Errors of the call are *Error; others tell that the host can't run, or are the context's.
+func (s *Session) Call(ctx context.Context, c Call) (any, error) {
+	began := time.Now()
+	v, err := s.call(ctx, c)
+	result := "ok"
+	if e, ok := err.(*Error); ok { //nolint:errorlint // it is not wrapped here
+		result = e.Reason
+	} else if err != nil {
+		result = reasonDied
+	}
+	s.h.m.calls.WithLabelValues(string(c.Kind), result).Inc()
+	s.h.m.seconds.WithLabelValues(string(c.Kind)).Observe(time.Since(began).Seconds())
+	return v, err
+}
+
+func (s *Session) call(ctx context.Context, c Call) (any, error) {
+	if outer := conversationOf(ctx); outer != nil && outer.session == s {
+		return outer.nested(ctx, c)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = true
+	m := c.message()
+	if s.child == nil {
+		var err error
+		if s.child, err = s.h.take(ctx); err != nil {
+			return nil, err
+		}
+		m = append(m, wire.Pair{Key: "bind", Value: s.minion.message()})
+	}
+	talk := &conversation{session: s, child: s.child, call: c, left: s.h.opts.Timeout}
+	v, err := talk.run(ctx, m)
+	if s.child.reason != "" {
+		s.drop()
+	}
+	return v, err
+}
+
+func (m Minion) message() wire.Map {
+	return wire.Map{
+		{Key: "id", Value: m.ID}, {Key: "grains", Value: m.Grains}, {Key: "pillar", Value: m.Pillar}, {Key: "saltenv", Value: m.Saltenv},
+		{Key: "pillarenv", Value: m.Pillarenv}, {Key: "pillar_roots", Value: m.PillarRoots},
+	}
+}
+
+func (c Call) message() wire.Map {
+	out := wire.Map{
+		{Key: "op", Value: "call"}, {Key: "kind", Value: string(c.Kind)}, {Key: "fun", Value: c.Fun}, {Key: "args", Value: c.Args}, {Key: "kwargs", Value: c.Kwargs},
+	}
+	if c.Kind == Pillar {
+		out = append(out, wire.Pair{Key: "given", Value: c.Given}, wire.Pair{Key: "pillar", Value: c.Pillar}, wire.Pair{Key: "extra", Value: c.Extra})
+	}
+	return out
+}
+
+// take returns a new child. A call that a child waits for needs no token: those that have them may all wait for such calls.
+func (h *Host) take(ctx context.Context) (*child, error) {
+	token := conversationOf(ctx) == nil
+	if token {
+		select {
+		case <-h.free:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	c, err := h.fork(ctx)
+	if err != nil {
+		if token {
+			h.free <- struct{}{}
+		}
+		return nil, err
+	}
+	c.token = token
+	return c, nil
+}
+
+func (h *Host) fork(ctx context.Context) (*child, error) {
+	s, err := h.running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	c, err := s.fork(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h.m.fork.Observe(time.Since(began).Seconds())
+	h.m.started.Inc()
+	h.m.children.Inc()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.started++
+	h.busy[c] = true
+	if h.closed {
+		c.kill()
+	}
+	return c, nil
+}
+
+// put ends a child.
+func (h *Host) put(c *child) {
+	c.end()
+	h.m.children.Dec()
+	h.mu.Lock()
+	delete(h.busy, c)
+	if len(h.busy) == 0 && h.idle != nil {
+		h.idle.Reset(h.opts.Idle)
+	}
+	h.mu.Unlock()
+	if c.token {
+		h.free <- struct{}{}
+	}
+}
+
+// running returns the fork server, started if there is none.
+func (h *Host) running(ctx context.Context) (*server, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, ErrClosed
+	}
+	if h.server != nil {
+		select {
+		case <-h.server.gone:
+			h.log.Warn("fork server of the Python host ended; the next one is started")
+			h.server = nil
+		default:
+			return h.server, nil
+		}
+	}
+	if time.Now().Before(h.retry) {
+		return nil, h.failed
+	}
+	s, err := h.startServer(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			h.failed, h.retry = err, time.Now().Add(retryPause)
+			h.log.Error("Python host can't be started", "err", err)
+		}
+		return nil, err
+	}
+	h.server = s
+	h.m.servers.Inc()
+	if h.idle == nil {
+		h.idle = time.AfterFunc(h.opts.Idle, h.retire)
+	} else {
+		h.idle.Reset(h.opts.Idle)
+	}
+	return s, nil
+}
+
+// retire ends a fork server that had nothing to do.
+func (h *Host) retire() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.busy) > 0 || h.server == nil || h.closed {
+		return
+	}
+	h.log.Debug("fork server of the Python host ends: it had nothing to do")
+	go h.server.end()
+	h.server = nil
+}
+
+// Restart has the next call begin a new fork server, which reads folders and configuration anew. Children at work end their calls.
+func (h *Host) Restart() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.server != nil {
+		h.server.leave()
+		h.server = nil
+	}
+	h.retry = time.Time{}
+}
+
+// Status is what an operator is shown.
+type Status struct {
+	Python, Salt string // versions; "" while no fork server runs
+	PID          int
+	Started      uint64 // children so far
+	Calls        []Running
+}
+
+// Running is a call under way.
+type Running struct {
+	PID       int
+	Fun, File string
+	Since     time.Time
+}
+
+// Status tells what runs.
+func (h *Host) Status() Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := Status{Started: h.started}
+	if s := h.server; s != nil {
+		out.Python, out.Salt, out.PID = s.python, s.salt, s.cmd.Process.Pid
+	}
+	for c := range h.busy {
+		if r, ok := c.running(); ok {
+			out.Calls = append(out.Calls, r)
+		}
+	}
+	return out
+}
+
+// level is the one from which records are forwarded, as Python counts levels.
+func level(log *slog.Logger) int {
+	for _, l := range []struct {
+		slog   slog.Level
+		python int
+	}{{slog.LevelDebug, 10}, {slog.LevelInfo, 20}, {slog.LevelWarn, 30}} {
+		if log.Enabled(context.Background(), l.slog) {
+			return l.python
+		}
+	}
+	return 40
+}
+
+// record writes what a Python module logged.
+func (h *Host) record(m wire.Map, more ...any) {
+	h.m.records.Inc()
+	n, _ := m.Get("level")
+	python, _ := n.(int64)
+	at := slog.LevelDebug
+	switch {
+	case python >= 40:
+		at = slog.LevelError
+	case python >= 30:
+		at = slog.LevelWarn
+	case python >= 20:
+		at = slog.LevelInfo
+	}
+	h.log.Log(context.Background(), at, fmt.Sprint(m.String("text")), append([]any{"module", m.String("module")}, more...)...)
+}

@@ -1,0 +1,693 @@
+"""The Python side of the host: a fork server with Salt loaded, and its children.
+
+The master starts this file in an interpreter that has Salt. File descriptor 3 is
+the control socket: one msgpack message per packet, a request for a child carries
+the child's own socket. A child speaks frames over that socket: four bytes of
+length, then msgpack. Standard output belongs to nobody and reaches the log.
+"""
+
+import copy
+import ctypes
+import gc
+import inspect
+import logging
+import os
+import re
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+
+import msgpack
+
+LENGTH = struct.Struct(">I")
+PR_SET_PDEATHSIG = 1
+MAX_LOG_TEXT = 8192  # characters of one record
+MAX_LOG_RECORDS = 500  # of one call
+BASE_NAME = "salt.loaded"
+
+
+def unpack(raw):
+    return msgpack.unpackb(raw, raw=False, strict_map_key=False, unicode_errors="surrogateescape")
+
+
+def pack(value):
+    try:
+        return msgpack.packb(value, use_bin_type=True, default=_plain, unicode_errors="surrogateescape")
+    except OverflowError:
+        return msgpack.packb(_portable(value), use_bin_type=True, default=_plain, unicode_errors="surrogateescape")
+
+
+def _plain(value):
+    """What msgpack has no form for, as Salt's own messages carry it."""
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    if hasattr(value, "isoformat"):
+        return value.strftime("%Y%m%dT%H:%M:%S.%f")
+    if isinstance(value, dict) or hasattr(value, "items"):
+        return dict(value.items())
+    if hasattr(value, "value") and callable(value.value):  # a named context of the loader
+        return value.value()
+    if hasattr(value, "__iter__") and not isinstance(value, (str, bytes)):
+        return list(value)
+    return str(value)
+
+
+def _portable(value):
+    """Integers that no 64 bits hold travel as their text."""
+    if isinstance(value, dict):
+        return {_portable(k): _portable(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_portable(v) for v in value]
+    if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 64:
+        return str(value)
+    return value
+
+
+def die_with_parent():
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class TooLarge(Exception):
+    """A result is longer than the master takes."""
+
+
+class Channel:
+    """A child's socket. A forked copy of the child has no part in it."""
+
+    def __init__(self, sock, limit):
+        self.sock, self.limit = sock, limit
+        self.pid = os.getpid()
+        self.lock = threading.RLock()
+
+    def own(self):
+        return os.getpid() == self.pid
+
+    def receive(self):
+        (size,) = LENGTH.unpack(self._read(LENGTH.size))
+        return unpack(self._read(size))
+
+    def _read(self, size):
+        if not self.own():
+            os._exit(0)
+        out = bytearray()
+        while len(out) < size:
+            part = self.sock.recv(min(size - len(out), 1 << 20))
+            if not part:
+                os._exit(0)  # the master is gone, or wants no more
+            out += part
+        return bytes(out)
+
+    def send(self, message):
+        raw = pack(message)
+        if len(raw) > self.limit:
+            raise TooLarge(len(raw))
+        if not self.own():
+            os._exit(0)
+        with self.lock:
+            self.sock.sendall(LENGTH.pack(len(raw)) + raw)
+
+
+class Records(logging.Handler):
+    """Sends log records to the master, at most MAX_LOG_RECORDS for one call."""
+
+    def __init__(self, send, level):
+        super().__init__(level)
+        self.send_record, self.left = send, MAX_LOG_RECORDS
+
+    def emit(self, record):
+        if self.left <= 0:
+            return
+        self.left -= 1
+        try:
+            text = record.getMessage()
+            if record.exc_info and record.exc_info[0]:
+                text += "\n" + "".join(traceback.format_exception(*record.exc_info))
+            self.send_record(record.levelno, record.name, text[:MAX_LOG_TEXT])
+        except Exception:  # a record that can't be shown must not fail the call
+            pass
+
+
+class Printed:
+    """What a module prints, as log records by lines."""
+
+    def __init__(self, emit):
+        self.emit, self.rest = emit, ""
+        self.encoding, self.errors = "utf-8", "replace"
+
+    def write(self, text):
+        text = str(text)
+        *lines, self.rest = (self.rest + text[:MAX_LOG_TEXT]).split("\n")
+        for line in lines:
+            if line.strip():
+                self.emit(logging.INFO, "stdout", line)
+        self.rest = self.rest[-MAX_LOG_TEXT:]
+        return len(text)
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return False
+
+    def fileno(self):
+        return 1
+
+
+# Loaders look through the same folders for each minion; this remembers what they found.
+
+
+class Scans:
+    """File mappings by folders, good while no folder changes."""
+
+    def __init__(self):
+        self.kept = {}
+
+    def install(self, lazy):
+        scan, scans = lazy._refresh_file_mapping, self
+
+        def refresh(loader):
+            key = (loader.tag, tuple(loader.module_dirs), tuple(sorted(loader.disabled)), tuple(loader.static_modules))
+            stamps = [_stamp(d) for d in loader.module_dirs]
+            found = scans.kept.get(key)
+            if found is None or found.stamps != stamps:
+                scan(loader)
+                found = scans.kept[key] = Scan(stamps, loader)
+            loader.file_mapping = dict(found.mapping)
+            loader.suffix_map, loader.suffix_order = dict(found.suffixes), list(found.order)
+            loader.__dict__["_host_scan"] = found
+
+        def files(loader, mod_name):
+            yield from loader.__dict__["_host_scan"].candidates(mod_name)
+
+        lazy._refresh_file_mapping, lazy._iter_files = refresh, files
+
+
+def _stamp(folder):
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0
+
+
+class Scan:
+    def __init__(self, stamps, loader):
+        self.stamps, self.mapping = stamps, loader.file_mapping
+        self.suffixes, self.order = loader.suffix_map, loader.suffix_order
+        self.own = None  # module name to Salt's own files that give it
+        self.sites = [k for k, v in self.mapping.items() if not is_salts(v[0])]
+
+    def candidates(self, module):
+        """The files that may give a module of that name, in Salt's order: its own, those of a like name, others.
+
+        Salt loads them all where none fits; a module's name can be told from its text."""
+        if self.own is None:
+            self.own = {}
+            for name, found in self.mapping.items():
+                if is_salts(found[0]):
+                    for given in virtual_names(found[0]) or ():
+                        self.own.setdefault(given, []).append(name)
+        fits = [module] if module in self.mapping else []
+        for name in self.own.get(module, []):
+            if name != module:
+                fits.append(name)
+        for name in self.sites:  # their texts may change without a trace in the folder
+            if name != module:
+                names = virtual_names(self.mapping[name][0])
+                if names is None or module in names:
+                    fits.append(name)
+        fits.sort(key=lambda k: 0 if k == module else 1 if module in k else 2)
+        return fits
+
+
+VIRTUAL = re.compile(r"""__virtualname__\s*=\s*["']([\w.-]+)["']|return\s+["']([\w.-]+)["']|__virtual_aliases__\s*=\s*([\[(][^\])]*[\])])""")
+
+
+def virtual_names(path):
+    """The names that a module's text gives it; None where it could be any."""
+    if os.path.isdir(path):
+        path = os.path.join(path, "__init__.py")
+    if not path.endswith(".py"):
+        return None
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read(1 << 20)
+    except OSError:
+        return set()
+    if "__virtual" not in text:
+        return set()
+    names = set()
+    for one, other, aliases in VIRTUAL.findall(text):
+        names.update(filter(None, (one, other)))
+        names.update(re.findall(r"""["']([\w.-]+)["']""", aliases))
+    return names or (set() if is_salts(path) else None)
+
+
+SALT = []  # Salt's own folder, with its separator
+
+
+def is_salts(path):
+    return path.startswith(SALT[0])
+
+
+class Problem(Exception):
+    """An error with a kind of its own: unknown, refused."""
+
+    def __init__(self, kind, text):
+        super().__init__(text)
+        self.kind = kind
+
+
+def takes(function, name):
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+class Salt:
+    """Salt as the fork server loads it: options, loaders."""
+
+    def __init__(self, config):
+        import salt.config
+        import salt.exceptions
+        import salt.loader
+        import salt.loader.lazy
+        import salt.payload
+        import salt.template
+        import salt.utils.args
+        import salt.utils.dictupdate
+        import salt.utils.entrypoints
+        import salt.utils.files
+        import salt.utils.jinja
+        import salt.utils.sdb
+        import salt.utils.yaml
+        import salt.version
+
+        self.version = salt.version.__version__
+        SALT[:] = [str(salt.loader.SALT_BASE_PATH) + os.sep]
+        if int(self.version.split(".")[0]) not in (3006, 3007, 3008):
+            raise Problem("refused", f"Salt {self.version} is not supported: 3006, 3007 and 3008 are")
+        try:
+            import salt.utils.secret
+
+            salt.utils.secret.mask_pillar = _never(salt.utils.secret.mask_pillar)
+        except ImportError:
+            pass
+        given = dict(config.get("opts") or {})
+        conf = config.get("conf_file")
+        if conf and os.path.exists(conf):
+            self.opts = salt.config.master_config(conf)
+            self.opts.update(given)
+        else:
+            self.opts = salt.config.apply_master_config(given)
+        self.opts["__role"] = "master"
+        self.opts["file_client"] = "local"
+        self.opts.setdefault("grains", {})
+        points = list(salt.utils.entrypoints.iter_entry_points("salt.loader"))
+        every = salt.utils.entrypoints.iter_entry_points
+        salt.utils.entrypoints.iter_entry_points = lambda group, name=None: (
+            points if group == "salt.loader" and name is None else every(group, name)
+        )
+        self.lazy = salt.loader.lazy.LazyLoader
+        Scans().install(self.lazy)
+        self.warm()
+
+    def warm(self):
+        """Look through the folders once, and import what most modules import."""
+        functions = Bound(self, {"id": "", "grains": {}, "pillar": {}}, None)
+        for name in ("test.echo", "config.get", "pillar.get", "grains.get", "cmd.run_stdout", "file.file_exists"):
+            functions.find("module", name)
+        list(functions.ext_pillars._dict._iter_files("none"))
+        for name in list(sys.modules):
+            if name.startswith(BASE_NAME + "."):
+                del sys.modules[name]
+        Bound.count = 0
+
+
+def _never(var):
+    """A context variable that is False in every context."""
+
+    class Unmasked:
+        def get(self, *default):
+            return False
+
+        def set(self, value):
+            return var.set(value)
+
+        def reset(self, token):
+            return var.reset(token)
+
+    return Unmasked()
+
+
+class Bound:
+    """The loaders of one minion, or of the master itself. Nothing in them is shared with those of another."""
+
+    count = 0
+
+    def __init__(self, salt, minion, child):
+        import salt.loader as loader
+
+        self.salt, self.child, self.minion, self.loader = salt, child, minion, loader
+        self.base = f"{BASE_NAME}{Bound.count or ''}"  # two loaders of one name would share modules
+        Bound.count += 1
+        self.opts = copy.copy(salt.opts)
+        self.opts["grains"] = minion.get("grains") or {}
+        self.pillar = minion.get("pillar") or {}
+        self.opts["pillar"] = self.pillar
+        self.context = {}
+        self.utils = loader.utils(self.opts, context=self.context, loaded_base_name=self.base)
+        kept = {"pillar": self.pillar} if takes(loader.minion_mods, "pillar") else {}
+        self.functions = loader.minion_mods(
+            self.opts, context=self.context, utils=self.utils, loaded_base_name=self.base, **kept
+        )
+        self._pillars = self._runners = self._wheels = None
+        if child:
+            child.stubs(self.functions, "module")
+
+    @property
+    def ext_pillars(self):
+        if self._pillars is None:
+            opts = copy.deepcopy(dict(self.opts))
+            for name in ("saltenv", "pillarenv"):
+                if self.minion.get(name):
+                    opts[name] = self.minion[name]
+            if self.minion.get("pillar_roots"):
+                opts["pillar_roots"] = self.minion["pillar_roots"]
+            kept = {"pillar": self.pillar} if takes(self.loader.pillars, "pillar") else {}
+            self._pillars = self.loader.pillars(
+                opts, self.functions, context=self.context, loaded_base_name=self.base, **kept
+            )
+        return self._pillars
+
+    def find(self, kind, name):
+        """A function and the file that it comes from. A name that none has is a Problem."""
+        if kind == "module":
+            return self._of(self.functions, name)
+        if kind == "pillar":
+            lazy = self.ext_pillars._dict if hasattr(self.ext_pillars, "_dict") else self.ext_pillars
+            return self._of(lazy, name + ".ext_pillar", name)
+        raise Problem("refused", f"the host has no functions of kind {kind}")
+
+    def _of(self, lazy, full, shown=None):
+        shown = shown or full
+        module = full.rpartition(".")[0]
+        if not module or full.startswith("_"):
+            raise Problem("unknown", f"'{shown}' is not available.")
+        kept = vars(lazy)["_dict"]
+        if full not in kept:
+            if not list(lazy._iter_files(module)):
+                raise Problem("unknown", f"'{shown}' is not available.")
+            try:
+                lazy[full]
+            except KeyError:
+                pass
+        if full not in kept:
+            raise Problem("unknown", self._why(lazy, full))
+        function = lazy[full]
+        plain = inspect.unwrap(kept[full])
+        code = getattr(plain, "__code__", None)
+        return function, code.co_filename if code else ""
+
+    def _why(self, lazy, full):
+        """Why a module is not there, in Salt's words, with its file."""
+        text = lazy.missing_fun_string(full)
+        module = full.rpartition(".")[0]
+        for name in lazy._iter_files(module):
+            reason = lazy.missing_modules.get(name)
+            if isinstance(reason, BaseException):
+                return f"{text}; {lazy.file_mapping[name][0]}: {type(reason).__name__}: {reason}"
+        return text
+
+    def call(self, kind, name, message):
+        function, file = self.find(kind, name)
+        args, kwargs = message.get("args") or [], message.get("kwargs") or {}
+        self.child.running(name, file)
+        if kind == "pillar":
+            return self._ext_pillar(function, message)
+        return function(*args, **kwargs)
+
+    def _ext_pillar(self, function, message):
+        """As salt.pillar.Pillar calls an ext_pillar: its arguments by their form."""
+        import salt.utils.args
+
+        given, extra = message.get("given"), message.get("extra")
+        more = {}
+        if extra and "extra_minion_data" in salt.utils.args.get_function_argspec(function).args:
+            more["extra_minion_data"] = extra
+        head = (self.minion["id"], message.get("pillar") or {})
+        if isinstance(given, dict):
+            return function(*head, **more, **given)
+        if isinstance(given, list):
+            return function(*head, *given, **more)
+        return function(*head, given, **more)
+
+
+class Child:
+    """One child: it answers calls until its socket ends."""
+
+    def __init__(self, server, sock, order):
+        self.salt, self.config = server.salt, server.config
+        self.channel = Channel(sock, server.config["output"])
+        self.bound = None
+        self.records = Records(self.log, server.config["log_level"])
+
+    def serve(self):
+        root = logging.getLogger()
+        root.handlers[:] = [self.records]
+        root.setLevel(self.config["log_level"])
+        sys.stdout = sys.stderr = Printed(self.log)
+        while True:
+            self.handle(self.channel.receive())
+
+    def log(self, level, module, text):
+        if self.channel.own():
+            self.channel.send({"op": "log", "level": level, "module": module, "text": text})
+
+    def running(self, name, file):
+        self.channel.send({"op": "at", "fun": name, "file": file})
+
+    def handle(self, message):
+        self.records.left = MAX_LOG_RECORDS
+        try:
+            if message.get("bind") is not None:
+                self.bound = Bound(self.salt, message["bind"], self)
+            answer = {"op": "ret", "value": self.run(message)}
+        except Problem as exc:
+            answer = {"op": "error", "kind": exc.kind, "text": str(exc)}
+        except MemoryError:
+            answer = {"op": "error", "kind": "memory", "text": ""}
+        except SystemExit as exc:
+            answer = {"op": "error", "kind": "exit", "text": str(exc.code)}
+        except BaseException as exc:
+            answer = failure(exc)
+        self.leftovers()
+        try:
+            self.channel.send(answer)
+        except TooLarge as exc:
+            self.channel.send({"op": "error", "kind": "output", "text": str(exc)})
+        except MemoryError:
+            self.channel.send({"op": "error", "kind": "memory", "text": ""})
+        except (ValueError, TypeError, RecursionError) as exc:
+            self.channel.send({"op": "error", "kind": "result", "text": f"{type(exc).__name__}: {exc}"})
+
+    def run(self, message):
+        kind, name = message["kind"], message["fun"]
+        if kind == "has":
+            return self.has(name)
+        return self.bound.call(kind, name, message)
+
+    def has(self, name):
+        """Whether a function is there; a name with a dot at its end asks for any of that module."""
+        try:
+            if name.endswith("."):
+                module = name[:-1]
+                lazy = self.bound.functions
+                for file in lazy._iter_files(module):
+                    if file not in lazy.loaded_files:
+                        lazy._load_module(file)
+                return module in lazy.loaded_modules
+            self.bound.find("module", name)
+            return True
+        except Problem:
+            return False
+
+    def stubs(self, lazy, what):
+        """Put functions that the master answers where Salt's own would read empty folders. A site's module keeps its own."""
+        for name in self.config["natives"].get(what) or ():
+            module = name.partition(".")[0]
+            if module in lazy.file_mapping and not is_salts(lazy.file_mapping[module][0]):
+                continue
+            # The loader that modules see as __salt__ may be another one.
+            for one in (lazy, vars(lazy).get("_dunder_salt"), lazy.pack.get("__salt__")):
+                if isinstance(one, self.salt.lazy):
+                    vars(one)["_dict"][name] = self.stub(what, name)
+
+    def stub(self, what, name):
+        def call(*args, **kwargs):
+            return self.ask(what, name, args, {k: v for k, v in kwargs.items() if not k.startswith("__")})
+
+        call.__name__ = name.partition(".")[2]
+        return call
+
+    def ask(self, what, name, args, kwargs):
+        """Have the master do something, and serve what it asks meanwhile."""
+        if not self.channel.own():
+            raise RuntimeError(f"{name} can't be called from a process that a module forked")
+        self.channel.send({"op": "cb", "what": what, "fun": name, "args": list(args), "kwargs": kwargs})
+        while True:
+            message = self.channel.receive()
+            if message["op"] != "cbret":
+                self.handle(message)
+                continue
+            if message.get("error") is not None:
+                from salt.exceptions import CommandExecutionError
+
+                raise CommandExecutionError(message["error"])
+            return message.get("value")
+
+    def leftovers(self):
+        """End the processes that a call started and left."""
+        try:
+            with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+                pids = [int(p) for p in file.read().split()]
+        except (OSError, ValueError):
+            return
+        for pid in pids:
+            try:
+                if os.waitpid(pid, os.WNOHANG)[0] == pid:
+                    continue
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                self.log(logging.WARNING, "clustermaster", f"process {pid} was left running by the call and was ended")
+            except OSError:
+                pass
+
+
+def failure(exc):
+    """An error of a function, with its class and with the frames that are not the host's."""
+    frames = [f for f in traceback.extract_tb(exc.__traceback__) if f.filename != "<host.py>"]
+    trace = "".join(traceback.format_list(frames[-12:]))
+    return {
+        "op": "error", "kind": "failed", "class": type(exc).__name__, "text": _text(exc), "trace": trace[:MAX_LOG_TEXT],
+        "mro": [c.__name__ for c in type(exc).__mro__],
+    }
+
+
+def _text(exc):
+    try:
+        return str(exc)
+    except Exception:
+        return repr(type(exc))
+
+
+class Server:
+    """The fork server: it starts children and tells when they end. It has one thread and no connections."""
+
+    def __init__(self, config):
+        self.config = config
+        self.control = socket.socket(fileno=3)
+        self.pids = set()
+        self.salt = None
+
+    def tell(self, message):
+        try:
+            self.control.send(pack(message))
+        except OSError:
+            os._exit(0)
+
+    def log(self, level, module, text):
+        self.tell({"op": "log", "level": level, "module": module, "text": text})
+
+    def run(self):
+        die_with_parent()
+        logging.getLogger().handlers[:] = [Records(self.log, self.config["log_level"])]
+        try:
+            self.salt = Salt(self.config)
+        except Problem as exc:
+            self.tell({"op": "refused", "text": str(exc)})
+            return
+        except BaseException as exc:
+            self.tell({"op": "refused", "text": f"{type(exc).__name__}: {exc}"})
+            return
+        gc.collect()
+        gc.freeze()
+        wake, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        poll.register(wake, select.POLLIN)
+        self.tell({"op": "ready", "python": sys.version.split()[0], "salt": self.salt.version, "pid": os.getpid()})
+        while True:
+            for fd, _ in poll.poll():
+                if fd == wake:
+                    os.read(wake, 512)
+                    self.reap()
+                    continue
+                self.order(wake, waker)
+
+    def order(self, wake, waker):
+        data, fds, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
+        if not data:
+            os._exit(0)
+        order = unpack(data)
+        sock = socket.socket(fileno=fds[0])
+        try:
+            pid = os.fork()
+        except OSError as exc:
+            self.tell({"op": "failed", "n": order["n"], "text": str(exc)})
+            sock.close()
+            return
+        if pid == 0:
+            try:
+                signal.set_wakeup_fd(-1)
+                for fd in (wake, waker):
+                    os.close(fd)
+                self.control.close()
+                self.confine()
+                Child(self, sock, order).serve()
+            finally:
+                os._exit(1)
+        sock.close()
+        self.pids.add(pid)
+        self.tell({"op": "forked", "n": order["n"], "pid": pid})
+
+    def confine(self):
+        """Limits of a child. It leads a session of its own, by which what it starts is found."""
+        os.setsid()
+        die_with_parent()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        memory = self.config["memory"]
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+    def reap(self):
+        while self.pids:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.pids.discard(pid)
+            self.tell({"op": "ended", "pid": pid, "status": os.waitstatus_to_exitcode(status)})
+
+
+def main():
+    source = sys.stdin.buffer
+    (size,) = LENGTH.unpack(source.read(LENGTH.size))
+    config = unpack(source.read(size))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.closerange(4, os.sysconf("SC_OPEN_MAX"))  # what the master itself inherited
+    Server(config).run()
+
+
+main()
