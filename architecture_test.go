@@ -21,6 +21,7 @@ type room struct {
 var rooms = map[string]room{
 	"cmd/clustermaster":         {[]string{"*"}, "the composition root joins everything; nothing imports it"},
 	"tools/setup":               {[]string{"lb"}, "first configurations are texts; config reads them"},
+	"tools/status":              {[]string{"salt/cli"}, "pages about a cluster are made of what salt-run prints"},
 	"lb":                        {nil, "the balancer's configuration, a leaf"},
 	"tools/dev":                 {[]string{"lb", "tools/simminion"}, "the playground starts processes and simulated minions; it has no part of a master"},
 	"tools/bench":               {[]string{"internal/chart", "tools/dev", "serve/operator", "tools/simminion", "transport/minion", "wire", "salt/gather"}, "the load generator is a client: it must run against any master"},

@@ -37,7 +37,7 @@ func commands() []command {
 			return run(ctx, args, env)
 		}
 	}
-	return []command{
+	return append([]command{
 		{"salt-master", "run the master", saltMaster},
 		{"salt", "run functions on minions", typed(cli.Salt)},
 		{"salt-key", "accept, reject, delete and list minion keys", typed(cli.SaltKey)},
@@ -57,7 +57,7 @@ func commands() []command {
 		}},
 		{"manuals", "manuals DIR: write the manual pages of all commands into a folder", manualsCommand},
 		{"version", "print the version", func(context.Context, []string) int { fmt.Println("clustermaster " + Version); return 0 }},
-	}
+	}, operatingCommands()...)
 }
 
 func main() {

@@ -65,7 +65,7 @@ func newOperators(r *rooms) (*operators, error) {
 	}
 	var registry *runner.Registry
 	registry, err = runner.NewRegistry(
-		runner.Cluster(clusterStatus{r}), runner.AuditTrail(auditTrail{r.node}), runner.Orders(clusterOrders{r.node}),
+		runner.Cluster(clusterStatus{r}), runner.AuditTrail(auditTrail{r.node}), runner.DryRuns(clusterStatus{r}, runner.Orders(clusterOrders{r.node})),
 		runner.Upgrades(runner.UpgradeDeps{Status: clusterStatus{r}, Members: clusterOrders{r.node}, Restart: upgradeCommand(o.ClusterUpgradeCommand)}),
 		runner.Rescue(r.node), runner.Backups(clusterBackups{r}), runner.Identity(clusterIdentity{r.node, o.HashType}),
 		runner.SaltCluster(o.ID), runner.Roots(rootsSync{r}),

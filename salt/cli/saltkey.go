@@ -39,6 +39,7 @@ func saltKeyParser() *parser {
 		option{names: "-u --user", dest: "user", kind: textValue, help: "Accepted for scripts; the socket knows who you are."},
 		option{names: "-q --quiet", dest: "quiet", help: "Print fewer messages; lists are printed all the same."},
 		option{names: "-y --yes", dest: "yes", help: "Don't ask."},
+		option{names: "--dry-run", dest: "dry_run", help: "Show the keys that would be accepted, rejected or deleted, and change nothing."},
 		option{names: "--rotate-aes-key", dest: "rotate_aes_key", kind: textValue, help: "False keeps the session key of publications when keys are deleted or rejected, which is less safe. Default: True."},
 		option{names: "--preserve-minions", dest: "preserve_minions", kind: textValue, help: "True keeps the cached grains, pillar and mine of deleted minions. Default: False."},
 	)
@@ -344,6 +345,10 @@ func (r *keyRun) agree(ctx context.Context, action, match, words string, found w
 	if r.daemon == nil {
 		r.env.errorf("ERROR: the master does not run; keys can be changed only through a running master, for all masters must learn of it. Start salt-master and run the command again.")
 		return false, ExitFailed
+	}
+	if r.v.on("dry_run") {
+		r.env.println("Dry run: nothing was changed.")
+		return false, ExitOK
 	}
 	if !r.v.on("yes") {
 		yes, err := r.confirm(ctx, action == "delete")

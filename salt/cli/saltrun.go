@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"clustermaster/config"
@@ -26,6 +28,7 @@ func saltRunParser() *parser {
 		option{names: "--jid", dest: "jid", kind: textValue, help: "Id of the call instead of a new one."},
 		option{names: "-d --doc --documentation", dest: "doc", help: "Print the documentation of a function, a family, or all."},
 		option{names: "--async", dest: "async", help: "Start the function and leave."},
+		option{names: "--dry-run", dest: "dry_run", help: "Say what the function would do, and do nothing; for functions that can."},
 		option{names: "--skip-grains", dest: "skip_grains", help: "Accepted for scripts; changes nothing."},
 	)
 	p.addEauth("-a ")
@@ -78,6 +81,13 @@ func SaltRun(ctx context.Context, args []string, env Env) int {
 	return run.call(ctx, daemon, operands)
 }
 
+// dryRuns are the functions that can say what they would do, with the parameter that asks for it.
+var dryRuns = map[string]string{
+	"cache.migrate": "dry_run", "cluster.demote": "test", "cluster.drain": "test", "cluster.remove": "test", "cluster.restore": "test", "cluster.rotate_keys": "test",
+	"cluster.rotate_secret": "test", "cluster.sync_roots": "test", "cluster.transfer_leader": "test", "cluster.upgrade": "test",
+	"state.orch": "test", "state.orchestrate": "test", "state.sls": "test",
+}
+
 // runnerRun is one run of salt-run.
 type runnerRun struct {
 	env   Env
@@ -126,6 +136,14 @@ func (r *runnerRun) docs(ctx context.Context, d Daemon) int {
 
 func (r *runnerRun) call(ctx context.Context, d Daemon, words []string) int {
 	args, kwargs := parseWords(words, r.v.text("no_parse"))
+	if r.v.on("dry_run") {
+		name, ok := dryRuns[r.fun]
+		if !ok {
+			r.env.errorf("ERROR: %s has no dry run; nothing was called. Those that have: %s", r.fun, strings.Join(slices.Sorted(maps.Keys(dryRuns)), " "))
+			return ExitFailed
+		}
+		kwargs = kwargs.Set(name, true)
+	}
 	kwargs, err := r.env.askPassphrase(r.fun, args, kwargs)
 	if err == nil {
 		kwargs, err = r.env.askExport(r.fun, args, kwargs)

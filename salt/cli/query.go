@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"clustermaster/config"
+)
+
+// ErrDown is returned by Query when no master answers on the socket in the configuration's sock_dir.
+var ErrDown = errors.New("no master answers")
+
+// Query runs a runner function on the master of a configuration folder as salt-run does, and reads its answer into to,
+// a pointer for package json. Warnings are the lines that salt-run prints on standard error. Arguments are those of a
+// command line. The error is ErrDown when no master runs.
+func Query(ctx context.Context, getenv func(string) string, dir string, to any, fun string, args ...string) (warnings []string, err error) {
+	var stdout, stderr strings.Builder
+	env := Env{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Getenv: getenv}
+	down := false
+	env.Dial = func(ctx context.Context, sockDir string) (Daemon, error) {
+		d, err := Env{}.dial(ctx, &config.Options{SockDir: sockDir})
+		if err != nil {
+			down = true
+		}
+		return d, err
+	}
+	words := []string{"--out=json"}
+	if dir != "" {
+		words = append(words, "-c", dir)
+	}
+	SaltRun(ctx, append(append(words, fun), args...), env)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	for line := range strings.Lines(stderr.String()) {
+		if line = strings.TrimSpace(strings.TrimPrefix(line, "[WARNING ]")); line != "" {
+			warnings = append(warnings, line)
+		}
+	}
+	if down {
+		return warnings, ErrDown
+	}
+	dec := json.NewDecoder(strings.NewReader(stdout.String()))
+	if err := dec.Decode(to); err != nil {
+		text := strings.TrimSpace(stdout.String())
+		var said string
+		if json.Unmarshal([]byte(text), &said) == nil {
+			text = said
+		}
+		if text == "" {
+			text = strings.Join(warnings, "; ")
+		}
+		return warnings, fmt.Errorf("%s: %s", fun, text)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return warnings, fmt.Errorf("%s: more than one answer", fun)
+	}
+	return warnings, nil
+}
+
+// ConfigDir is the folder that commands read when none is named.
+func ConfigDir(dir string) string {
+	if dir != "" {
+		return dir
+	}
+	if env := os.Getenv("SALT_CONFIG_DIR"); env != "" {
+		return env
+	}
+	return "/etc/salt"
+}
