@@ -209,6 +209,9 @@ func (n *Node) admitHere(ctx context.Context, joiner fsm.Member, supports int, u
 			put.Replace = old.Node
 		}
 	}
+	if why := fsm.TooLong(put); why != "" {
+		return refuse("%s", why)
+	}
 	audited, err := n.audited(origin.With(ctx, origin.Origin{From: joiner.Addr, Order: "join", Automatic: true}), put)
 	if err != nil {
 		return nil, err

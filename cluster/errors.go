@@ -63,7 +63,7 @@ func (e *thinQuorumError) Is(target error) bool { return target == ErrNoQuorum }
 // RefusedError is a command that the state refused.
 type RefusedError struct{ Reason fsm.Refusal }
 
-func (e *RefusedError) Error() string { return "refused: " + string(e.Reason) }
+func (e *RefusedError) Error() string { return "refused: " + e.Reason.String() }
 
 // refused turns a refusal into an error.
 func refused(r fsm.Result) error {

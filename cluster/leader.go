@@ -144,6 +144,9 @@ func (n *Node) establish(ctx context.Context) error {
 
 // do applies a command as the leader; a refusal is an error.
 func (n *Node) do(ctx context.Context, c fsm.Command) error {
+	if why := fsm.TooLong(c); why != "" {
+		return fmt.Errorf("apply %T: %w", c, &RefusedError{why})
+	}
 	audited, err := n.audited(ctx, c)
 	if err != nil {
 		return err

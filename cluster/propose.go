@@ -47,6 +47,9 @@ func (n *Node) Propose(ctx context.Context, c fsm.Command) (fsm.Result, uint64, 
 	if err != nil {
 		return fsm.Result{}, 0, fmt.Errorf("propose: %w", err)
 	}
+	if why := fsm.TooLong(c); why != "" {
+		return fsm.Result{}, 0, fmt.Errorf("propose %T: %w", c, &RefusedError{why})
+	}
 	begin := time.Now()
 	if len(entry) > maxEntry {
 		return fsm.Result{}, 0, fmt.Errorf("propose %T of %d bytes: %w", c, len(entry), ErrTooLarge)

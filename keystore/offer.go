@@ -108,6 +108,9 @@ func (s *Store) offer(ctx context.Context, id, pub string, p Policy) Outcome {
 func (s *Store) known(id, pub string, p Policy) (Outcome, bool) {
 	k, ok := s.node.State().Key(id)
 	switch {
+	case !ok && s.node.State().KeysFull():
+		s.m.unkept.WithLabelValues(string(fsm.BoundKeys)).Inc()
+		return outcome("full"), true
 	case !ok && !p.Open && p.Auto != AutoAccept:
 		if bound := s.node.State().Full(p.MaxPending, p.MaxPerSource, p.Source); bound != "" {
 			s.m.unkept.WithLabelValues(string(bound)).Inc()

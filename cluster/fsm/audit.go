@@ -137,7 +137,7 @@ func (c *Audited) apply(s *State, index uint64) Result {
 			subjects = []string{t.Owner}
 		}
 	}
-	r := c.command.apply(s, index)
+	r := s.fold(c.command, index)
 	if kind == 0 || s.cluster.UUID == "" {
 		return r
 	}

@@ -138,7 +138,7 @@ func (s *State) deny(c *OfferKey, index uint64) Result {
 			return Result{Act: "denied"}
 		}
 	}
-	if len(list) < maxDeniedPerID && c.MaxPending > 0 && s.deniedN >= c.MaxPending {
+	if len(list) < maxDeniedPerID && s.deniedFull(c.MaxPending) {
 		return Result{Act: "denied"}
 	}
 	d := Denied{Pub: c.Pub, At: c.At.UTC()}
@@ -390,7 +390,8 @@ type Bound string
 const (
 	BoundPending Bound = "pending" // OfferKey.MaxPending, of unvetted keys
 	BoundSource  Bound = "source"  // OfferKey.MaxPerSource
-	BoundDenied  Bound = "denied"  // OfferKey.MaxPending of denied keys, or maxDeniedPerID
+	BoundDenied  Bound = "denied"  // OfferKey.MaxPending of denied keys, maxDeniedPerID or maxDenied
+	BoundKeys    Bound = "keys"    // maxKeys
 )
 
 // Full says whether the key of an unknown id would be one unvetted key too many.
@@ -405,10 +406,14 @@ func (s *State) Full(maxPending, maxPerSource int, source string) Bound {
 func (s *State) DeniedFull(id string, maxPending int) Bound {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if len(s.denied[id]) >= maxDeniedPerID || maxPending > 0 && s.deniedN >= maxPending {
+	if len(s.denied[id]) >= maxDeniedPerID || s.deniedFull(maxPending) {
 		return BoundDenied
 	}
 	return ""
+}
+
+func (s *State) deniedFull(maxPending int) bool {
+	return maxPending > 0 && s.deniedN >= maxPending || s.limited() && s.deniedN >= s.most("State.denied")
 }
 
 // Unvetted is the number of keys that minions' requests made and no operator has looked at.

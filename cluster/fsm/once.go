@@ -54,7 +54,7 @@ func (c *Once) apply(s *State, index uint64) Result {
 			return r
 		}
 	}
-	r := c.command.apply(s, index)
+	r := s.fold(c.command, index)
 	kept := r
 	kept.change = Change{}
 	s.done = append(s.done, doneOnce{c.Token, kept})

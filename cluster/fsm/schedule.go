@@ -95,8 +95,11 @@ func (c *ClaimRun) apply(s *State, _ uint64) Result {
 	if old.Turn != e.Turn {
 		return Result{Refused: RefusedStale, Epoch: old.Turn}
 	}
-	if !known && len(s.scheduled) >= maxScheduled || c.JID != "" && len(old.Runs) >= maxScheduledRuns {
-		return Result{Refused: RefusedFull}
+	if !known && len(s.scheduled) >= s.most("State.scheduled") {
+		return Result{Refused: s.beyond("State.scheduled")}
+	}
+	if c.JID != "" && len(old.Runs) >= s.most("Scheduled.Runs") {
+		return Result{Refused: s.beyond("Scheduled.Runs")}
 	}
 	e.tidy()
 	e.Turn, e.Runs = old.Turn+1, old.Runs

@@ -40,6 +40,8 @@ type State struct {
 	level   int    // the cluster's; 0: the first
 	release string // the first one that supports the level
 	later   laterState
+
+	lowered map[string]int // bounds of tests, see most
 }
 
 // Cluster is what is fixed when a cluster is founded. The zero value means: not founded.
@@ -75,7 +77,7 @@ func (s *State) Apply(index uint64, c Command) (Result, Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.applied = index
-	r := c.apply(s, index)
+	r := s.fold(c, index)
 	if once, ok := c.(*Once); ok {
 		c = once.command
 	}

@@ -53,7 +53,7 @@ func (c *PutToken) apply(s *State, _ uint64) Result {
 				owned++
 			}
 		}
-		if len(s.tokens) >= c.Max || owned >= c.MaxPerOwner {
+		if len(s.tokens) >= c.Max || s.limited() && len(s.tokens) >= s.most("State.tokens") || owned >= c.MaxPerOwner {
 			return Result{Refused: RefusedFull, Changed: pruned}
 		}
 	}

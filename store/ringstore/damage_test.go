@@ -173,9 +173,14 @@ func (s *Store) partitionOf(k Key) int {
 // acknowledged by a and b, never got to c, and is lost on b, which does not reach a and so can't end its filling.
 func TestRefillingStoreIsNoWitness(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, "a", "b", "c")
+	k := newKit(t)
+	k.opts.WriteTimeout, k.opts.ReadTimeout = 20*time.Second, 20*time.Second // nobody is silent here, but a machine may be busy
+	k.setRing("a", "b", "c")
+	for _, name := range []string{"a", "b", "c"} {
+		k.start(name)
+	}
 	k.settled()
-	ctx := ctxFor(t)
+	ctx := t.Context()
 	key := func(n int) Key { return Key{SpaceMinions, fmt.Sprintf("p%d", n), "n"} }
 	const records = 50
 	for n := range records {
@@ -213,9 +218,13 @@ func TestRefillingStoreIsNoWitness(t *testing.T) {
 		if !b.holds(key(n)) && !c.holds(key(n)) && a.holds(key(n)) {
 			lost++
 		}
-		if _, found, err := c.store.Get(ctx, key(n)); err != nil || !found {
-			t.Fatalf("p%d is read while b is filled: %v, %v", n, found, err)
-		}
+		eventually(t, "read while b is filled", func() error { // on a busy machine a may take too long to answer
+			_, found, err := c.store.Get(ctx, key(n))
+			if err == nil && !found {
+				t.Fatalf("p%d is said not to be there", n)
+			}
+			return err
+		})
 	}
 	if lost < records/2 {
 		t.Errorf("%d of %d records were on a only when they were read", lost, records)
