@@ -168,26 +168,30 @@ type Options struct {
 	AuthEvents                bool          `opt:"auth_events"`
 
 	// Who may run what.
-	PublisherACL            yaml11.Map    `opt:"publisher_acl"`
-	PublisherACLBlacklist   yaml11.Map    `opt:"publisher_acl_blacklist"`
-	ClientACLVerify         bool          `opt:"client_acl_verify"`
-	SudoACL                 bool          `opt:"sudo_acl"`
-	PermissiveACL           bool          `opt:"permissive_acl"`
-	ExternalAuth            yaml11.Map    `opt:"external_auth"`
-	EauthACLModule          string        `opt:"eauth_acl_module"`
-	SharedSecret            Secret        `opt:"sharedsecret"`
-	TokenFile               string        `opt:"token_file"`
-	TokenExpire             time.Duration `opt:"token_expire" min:"1"`
-	TokenExpireUserOverride any           `opt:"token_expire_user_override"`
-	KeepACLInToken          bool          `opt:"keep_acl_in_token"`
-	Peer                    yaml11.Map    `opt:"peer"`
-	PeerRun                 yaml11.Map    `opt:"peer_run" own:"{}"`
-	FileRecv                bool          `opt:"file_recv"`
-	FileRecvMaxSize         int           `opt:"file_recv_max_size" min:"0"`
-	FileRecvMaxDaily        int           `opt:"file_recv_max_daily" own:"10240" min:"0"`
-	MinionJobsMaxHourly     int           `opt:"minion_jobs_max_hourly" own:"36000" min:"0"`
-	MinionMineMaxSize       int           `opt:"minion_mine_max_size" own:"67108864" min:"0"`
-	MinionPillarenvsMax     int           `opt:"minion_pillarenvs_max" own:"256" min:"0"`
+	PublisherACL             yaml11.Map    `opt:"publisher_acl"`
+	PublisherACLBlacklist    yaml11.Map    `opt:"publisher_acl_blacklist"`
+	ClientACLVerify          bool          `opt:"client_acl_verify"`
+	SudoACL                  bool          `opt:"sudo_acl"`
+	PermissiveACL            bool          `opt:"permissive_acl"`
+	ExternalAuth             yaml11.Map    `opt:"external_auth"`
+	EauthACLModule           string        `opt:"eauth_acl_module"`
+	SharedSecret             Secret        `opt:"sharedsecret"`
+	TokenFile                string        `opt:"token_file"`
+	TokenExpire              time.Duration `opt:"token_expire" min:"1"`
+	TokenExpireUserOverride  any           `opt:"token_expire_user_override"`
+	KeepACLInToken           bool          `opt:"keep_acl_in_token"`
+	Peer                     yaml11.Map    `opt:"peer"`
+	PeerRun                  yaml11.Map    `opt:"peer_run" own:"{}"`
+	FileRecv                 bool          `opt:"file_recv"`
+	FileRecvMaxSize          int           `opt:"file_recv_max_size" min:"0"`
+	FileRecvMaxDaily         int           `opt:"file_recv_max_daily" own:"10240" min:"0"`
+	FileRecvMaxStored        int           `opt:"file_recv_max_stored" own:"10240" min:"0"`
+	FileRecvMaxStoredTotal   int           `opt:"file_recv_max_stored_total" own:"51200" min:"0"`
+	MinionJobsMaxHourly      int           `opt:"minion_jobs_max_hourly" own:"36000" min:"0"`
+	MinionJobsMaxStored      int           `opt:"minion_jobs_max_stored" own:"1024" min:"0"`
+	MinionJobsMaxStoredTotal int           `opt:"minion_jobs_max_stored_total" own:"51200" min:"0"`
+	MinionMineMaxSize        int           `opt:"minion_mine_max_size" own:"67108864" min:"0"`
+	MinionPillarenvsMax      int           `opt:"minion_pillarenvs_max" own:"256" min:"0"`
 
 	// Files, pillar, states.
 	FileRoots                   Roots         `opt:"file_roots"`

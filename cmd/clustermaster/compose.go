@@ -39,6 +39,7 @@ import (
 	"clustermaster/serve/operator"
 	"clustermaster/serve/userkeys"
 	"clustermaster/statesync"
+	"clustermaster/store/allotment"
 	"clustermaster/store/cache"
 	"clustermaster/store/jobcache"
 	"clustermaster/store/jobcache/localcache"
@@ -233,6 +234,8 @@ func (r *rooms) openStores() error {
 	r.data = miniondata.New(r.store, r.log)
 	r.data.Limit(miniondata.Quotas{MineBytes: r.opts.MinionMineMaxSize, Pillarenvs: r.opts.MinionPillarenvsMax})
 	r.pushed = uploads.New(r.store)
+	r.pushed.Limit(allotment.Limits{One: int64(o.FileRecvMaxStored) << 20, All: int64(o.FileRecvMaxStoredTotal) << 20})
+	r.jobs.Limit(allotment.Limits{One: int64(o.MinionJobsMaxStored) << 20, All: int64(o.MinionJobsMaxStoredTotal) << 20})
 	r.banks = cache.New(r.store, r.data, r.log)
 	if r.keys, err = keystore.New(r.node, r.log, r.reg); err != nil {
 		return err

@@ -171,11 +171,12 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := k.NewReader(bytes.NewReader(b), "x")
+		var content []byte
 		if err == nil {
-			_, err = io.ReadAll(r)
+			content, err = io.ReadAll(r)
 		}
-		if err == nil && !bytes.Equal(b, sealed.Bytes()) {
-			t.Errorf("%x opens", b)
+		if err == nil && string(content) != "seed" { // each process that fuzzes seals a seed of its own
+			t.Errorf("%x opens as %q", b, content)
 		}
 	})
 }

@@ -137,6 +137,18 @@ func (o only) Ask(ctx context.Context, q Question, fn func(id string, hits Hits)
 	return o.Source.Ask(ctx, q, fn)
 }
 
+// Named is how many minions a target names by their ids, -1 for a target that must be matched. Matching one that names costs no more
+// than reading it.
+func Named(tgtType string, tgt any) int {
+	switch tgtType {
+	case "list":
+		if ids, ok := asList(tgt); ok && size(tgt) <= maxExpression {
+			return len(ids)
+		}
+	}
+	return -1
+}
+
 // list keeps the order and drops what was said twice.
 func (m *matching) list(ids []string) Result {
 	var r Result

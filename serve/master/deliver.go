@@ -31,7 +31,7 @@ func (s *publisherServer) Deliver(ctx context.Context, r *masterpb.DeliverReques
 	if !validJID(r.Jid) || len(r.Payload) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "no jid or no payload")
 	}
-	s.m.known.add(r.Jid, r.Nocache) // its load is kept before it is sent
+	s.m.known.add(r.Jid, knownJob{nocache: r.Nocache}) // its load is kept before it is sent
 	secrets := s.m.deps.Cluster.Secrets()
 	if len(secrets.AES) == 0 || secrets.AES[0].Epoch < r.AesEpoch {
 		if err := s.m.waitEpoch(ctx, r.AesEpoch, time.Now().Add(epochTimeout)); err != nil {

@@ -91,7 +91,8 @@ type Runners interface {
 // Pushed keeps the files that minions push.
 type Pushed interface {
 	// Append adds a piece of a file at its place; loc 0 begins the file anew. size is the whole file's, below 0 if the minion did not
-	// say: what has been pushed is readable once all of it is there. False: the piece does not follow on what is there.
+	// say: what has been pushed is readable once all of it is there. False: the piece does not follow on what is there. Beyond what is
+	// stored of one minion or of all it is allotment.ErrSpent.
 	Append(ctx context.Context, id, path string, loc, size int64, data []byte) (bool, error)
 }
 
@@ -119,12 +120,13 @@ type Cluster interface {
 type Jobs interface {
 	// SaveLoad keeps a job and its expected minions.
 	SaveLoad(ctx context.Context, jid string, load wire.Map, minions []string) error
-	// SaveAccount keeps what others say of a job as its load, unless it has one.
-	SaveAccount(ctx context.Context, jid string, load wire.Map) error
+	// SaveAccount keeps what a minion that began a job says of it as its load, unless it has one; id "" is a syndic. Beyond what
+	// is stored of one minion or of all it is allotment.ErrSpent.
+	SaveAccount(ctx context.Context, jid, id string, load wire.Map) error
 	// SaveMinions adds expected minions, as named by a syndic (source).
 	SaveMinions(ctx context.Context, jid, source string, ids []string) error
 	// SaveReturn keeps a return on stable storage; the first one of a minion stays. account, if not nil, is kept as the
-	// job's load unless there is one.
+	// job's load unless there is one. An Own return may be refused with allotment.ErrSpent.
 	SaveReturn(ctx context.Context, jid, id string, r jobcache.Return, account wire.Map) (first bool, err error)
 	// SaveNoCache notes that no return of a job is to be kept; NoCache tells.
 	SaveNoCache(ctx context.Context, jid string) error

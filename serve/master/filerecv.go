@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"clustermaster/store/allotment"
 	"clustermaster/wire"
 )
 
@@ -53,6 +54,9 @@ func (m *Master) fileRecv(ctx context.Context, c *call) (any, error) {
 		return false, nil
 	}
 	kept, err := m.deps.Pushed.Append(ctx, c.ID, name, loc, size, data)
+	if errors.Is(err, allotment.ErrSpent) {
+		return false, m.quotaOf(c, "quota_files", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: keep pushed file of %q: %w", errUnacknowledged, c.ID, err)
 	}

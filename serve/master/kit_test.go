@@ -233,13 +233,16 @@ func (j *fakeJobs) SaveLoad(_ context.Context, jid string, load wire.Map, minion
 	return nil
 }
 
-func (j *fakeJobs) SaveAccount(_ context.Context, jid string, load wire.Map) error {
+func (j *fakeJobs) SaveAccount(_ context.Context, jid, _ string, load wire.Map) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.err != nil {
+		return j.err
+	}
 	if _, ok := j.loads[jid]; !ok {
 		j.loads[jid] = load
 	}
-	return j.err
+	return nil
 }
 
 func (j *fakeJobs) SaveMinions(_ context.Context, jid, source string, ids []string) error {

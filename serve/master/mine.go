@@ -16,6 +16,7 @@ import (
 const (
 	maxMineFunctions = 100
 	maxMineTime      = 10 * time.Second
+	maxCheapMine     = 64 // values that are read without a turn
 )
 
 // keepsMine reports whether mine data are stored at all.
@@ -90,15 +91,15 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 	if tgtType == "" {
 		tgtType = c.Load.String("expr_form")
 	}
-	done, err := m.resolving.enter(ctx)
-	if err != nil {
+	t := &turn{of: m.resolving}
+	defer t.end()
+	ctx, cancel := context.WithTimeout(ctx, maxResolvingWait+maxMineTime)
+	defer cancel()
+	v, err := m.mineGetIn(ctx, t, c.ID, tgt, fun, tgtType)
+	if errors.Is(err, errBusyTargets) {
 		m.refused.note("busy_targets", c.ID, c.remote)
 		return nil, err
 	}
-	defer done()
-	ctx, cancel := context.WithTimeout(ctx, maxMineTime)
-	defer cancel()
-	v, err := m.MineGet(ctx, c.ID, tgt, fun, tgtType)
 	if errors.Is(err, target.ErrTooCostly) {
 		m.refused.note("target_cost", c.ID, c.remote)
 		return wire.Map{}, nil
@@ -110,6 +111,11 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 // several functions, or a list. One function gives minion to value, several give function to minion to value. An operator asks with
 // the id "" and sees all.
 func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtType string) (wire.Map, error) {
+	return m.mineGetIn(ctx, nil, asking, tgt, fun, tgtType)
+}
+
+// mineGetIn is MineGet that takes a turn before it does what may cost much: all but reading few values of few minions that are named.
+func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun any, tgtType string) (wire.Map, error) {
 	funs, nested := mineFunctions(fun)
 	if asking != "" && len(funs) > maxMineFunctions {
 		return nil, fmt.Errorf("%d functions of the mine at once, at most %d: %w", len(funs), maxMineFunctions, target.ErrTooCostly)
@@ -129,6 +135,11 @@ func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtTy
 			return target.Match(ctx, tgtType, tgt, "", src, greedy)
 		}
 	}
+	if named := target.Named(tgtType, tgt); named < 0 || named*len(funs) > maxCheapMine {
+		if err := t.take(ctx); err != nil {
+			return nil, err
+		}
+	}
 	found, err := match(ctx, tgtType, tgt, m.deps.Targets, false)
 	if err != nil {
 		return nil, err
@@ -136,7 +147,7 @@ func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtTy
 	if found.Incomplete != "" {
 		m.log.Warn("a mine's target was resolved without all minions' data", "tgt", target.Text(textual(tgt)), "tgt_type", tgtType, "covered", found.Incomplete)
 	}
-	sees := m.mineReader(ctx, asking)
+	sees := m.mineReader(ctx, t, asking)
 	byFun := wire.Map{}
 	for _, fun := range funs {
 		packed, err := m.deps.Data.MineValues(ctx, fun, found.Minions)
@@ -211,7 +222,7 @@ func (m *Master) mineAllowed(id string, funs []string) []string {
 
 // mineReader takes stored values out of their envelopes, those whose owner lets the asking minion see them; an operator ("") sees all.
 // Minions give the same allow_tgt mostly: each is worked out once.
-func (m *Master) mineReader(ctx context.Context, asking string) func(v any) (any, bool) {
+func (m *Master) mineReader(ctx context.Context, t *turn, asking string) func(v any) (any, bool) {
 	known := make(map[string]bool) // by packed target and its type
 	return func(v any) (any, bool) {
 		envelope, ok := v.(wire.Map)
@@ -230,6 +241,9 @@ func (m *Master) mineReader(ctx context.Context, asking string) func(v any) (any
 		}
 		may, is := known[string(packed)]
 		if !is {
+			if t.take(ctx) != nil {
+				return nil, false
+			}
 			allowed, err := target.Means(ctx, tgtType, tgt, m.deps.Targets, asking)
 			may = err == nil && allowed
 			known[string(packed)] = may

@@ -133,11 +133,14 @@ func TestPeerRun(t *testing.T) {
 }
 
 // pushes notes what is pushed.
-type pushes struct{ got []string }
+type pushes struct {
+	got []string
+	err error
+}
 
 func (p *pushes) Append(_ context.Context, id, path string, loc, size int64, data []byte) (bool, error) {
 	p.got = append(p.got, fmt.Sprintf("%s %s %d %d %s", id, path, loc, size, data))
-	return true, nil
+	return p.err == nil, p.err
 }
 
 func TestFileRecv(t *testing.T) {

@@ -202,7 +202,7 @@ func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Re
 	if r.Load != nil && m.deps.OnDisk != nil { // ordered on port 4506
 		m.deps.OnDisk.Keep(r.JID, load, found.Minions, nocache)
 	}
-	m.known.add(r.JID, nocache)
+	m.known.add(r.JID, knownJob{nocache: nocache})
 	return nil
 }
 

@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"clustermaster/store/allotment"
 )
 
 func TestQuota(t *testing.T) {
@@ -39,8 +43,9 @@ func TestQuota(t *testing.T) {
 // TestQuotas: a minion that brings too much is refused, others are not, and what is refused is not kept.
 func TestQuotas(t *testing.T) {
 	t.Parallel()
+	pushed := &pushes{}
 	k := newKit(t, func(o *Options, d *Deps) {
-		o.JobsPerHour, o.FileRecv, o.FileRecvPerDay, o.FileRecvMaxSize, d.Pushed = 3, true, 10, 100, &pushes{}
+		o.JobsPerHour, o.FileRecv, o.FileRecvPerDay, o.FileRecvMaxSize, d.Pushed = 3, true, 10, 100, pushed
 		d.Pillars = pillars{}
 	})
 	m, other := k.accept("m1"), k.accept("m2")
@@ -68,6 +73,22 @@ func TestQuotas(t *testing.T) {
 	}
 	if push(m, "0123456") != true || push(m, "0123456") != false || push(m, "0") != true || push(other, "0123456") != true {
 		t.Error("pushed files")
+	}
+	for _, full := range []error{allotment.ErrOne, allotment.ErrAll} {
+		k.jobs.err, pushed.err = fmt.Errorf("full: %w", full), fmt.Errorf("full: %w", full)
+		if got := job(k.accept("m3"), "req"); got != false {
+			t.Errorf("a job, %v: %v", full, got)
+		}
+		if got := push(other, "0"); got != false {
+			t.Errorf("a file, %v: %v", full, got)
+		}
+	}
+	k.jobs.err = nil
+	for _, reason := range []string{"quota_jobs_stored", "quota_jobs_total", "quota_files_stored", "quota_files_total"} {
+		var counted dto.Metric
+		if err := k.metrics.refused.WithLabelValues(reason).Write(&counted); err != nil || counted.Counter.GetValue() != 1 {
+			t.Errorf("%s: counted %v times, %v", reason, counted.Counter.GetValue(), err)
+		}
 	}
 	k.data.err = fmt.Errorf("full: %w", ErrQuota)
 	if got := m.call(dict("cmd", "_mine", "data", dict("a", true))); got != false {

@@ -28,3 +28,25 @@ func (r resolving) enter(ctx context.Context) (done func(), err error) {
 		return nil, errBusyTargets
 	}
 }
+
+// turn is one request's: it waits for it at most once, when something costly is about to be done.
+type turn struct {
+	of   resolving
+	done func()
+}
+
+// take comes back when it is this request's turn. Error: errBusyTargets.
+func (t *turn) take(ctx context.Context) (err error) {
+	if t == nil || t.done != nil {
+		return nil
+	}
+	t.done, err = t.of.enter(ctx)
+	return err
+}
+
+// end gives the turn to the next one, if it was taken.
+func (t *turn) end() {
+	if t.done != nil {
+		t.done()
+	}
+}

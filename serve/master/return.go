@@ -2,12 +2,14 @@ package master
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
 	"clustermaster/salt/target"
+	"clustermaster/store/allotment"
 	"clustermaster/store/jobcache"
 	"clustermaster/wire"
 )
@@ -34,7 +36,23 @@ func (m *Master) minionReturn(ctx context.Context, c *call) (any, error) {
 		m.refused.note("quota_jobs", c.ID, c.remote)
 		return false, nil
 	}
-	return nil, m.takeReturn(ctx, c, c.ID, c.Load)
+	if err := m.takeReturn(ctx, c, c.ID, c.Load); err != nil {
+		return false, m.quotaOf(c, "quota_jobs", err)
+	}
+	return nil, nil
+}
+
+// quotaOf tells of what is not stored because a minion, or all of them, have their share, and is nil then; other errors come back.
+func (m *Master) quotaOf(c *call, reason string, err error) error {
+	switch {
+	case errors.Is(err, allotment.ErrOne):
+		m.refused.note(reason+"_stored", c.ID, c.remote)
+	case errors.Is(err, allotment.ErrAll):
+		m.refused.note(reason+"_total", c.ID, c.remote)
+	default:
+		return err
+	}
+	return nil
 }
 
 // mayBegin counts jobs that a minion begins by returning for them: those without an id, and those that this master has not heard of.
@@ -78,7 +96,7 @@ func (m *Master) unsigned(c *call) (refused bool, err error) {
 	return false, nil
 }
 
-// takeReturn keeps one return of id, for which c may speak. An error is always errUnacknowledged; a return that is no return is dropped without one, as in
+// takeReturn keeps one return of id, for which c may speak. An error is errUnacknowledged or allotment.ErrSpent; a return that is no return is dropped without one, as in
 // Salt.
 func (m *Master) takeReturn(ctx context.Context, c *call, id string, load wire.RawMap) error {
 	value, hasReturn := load.Get("return")
@@ -91,7 +109,10 @@ func (m *Master) takeReturn(ctx context.Context, c *call, id string, load wire.R
 	if jid == "req" {
 		var err error
 		if jid, load, err = m.spontaneous(id, load); err == nil {
-			err = m.markSpontaneous(ctx, jid, load, kept)
+			err = m.markSpontaneous(ctx, jid, id, load, kept)
+		}
+		if errors.Is(err, allotment.ErrSpent) {
+			return err
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %w", errUnacknowledged, err)
@@ -99,6 +120,9 @@ func (m *Master) takeReturn(ctx context.Context, c *call, id string, load wire.R
 	}
 	if kept {
 		if err := m.saveReturn(ctx, jid, id, value, load); err != nil {
+			if errors.Is(err, allotment.ErrSpent) {
+				return err
+			}
 			m.metrics.returns.WithLabelValues("failed").Inc()
 			return fmt.Errorf("%w: %w", errUnacknowledged, err)
 		}
@@ -136,7 +160,7 @@ func (m *Master) spontaneous(id string, load wire.RawMap) (string, wire.RawMap, 
 }
 
 // markSpontaneous keeps the account of a return without a job by itself, where saveReturn won't: with nocache, and where no returns are kept.
-func (m *Master) markSpontaneous(ctx context.Context, jid string, load wire.RawMap, kept bool) error {
+func (m *Master) markSpontaneous(ctx context.Context, jid, id string, load wire.RawMap, kept bool) error {
 	nocache, _ := load.Get("nocache")
 	if kept && !isTrue(nocache) {
 		return nil
@@ -145,15 +169,15 @@ func (m *Master) markSpontaneous(ctx context.Context, jid string, load wire.RawM
 	if err != nil {
 		return err
 	}
+	if err := m.deps.Jobs.SaveAccount(ctx, jid, id, account); err != nil {
+		return err
+	}
 	if isTrue(nocache) {
 		if err := m.deps.Jobs.SaveNoCache(ctx, jid); err != nil {
 			return err
 		}
 	}
-	if err := m.deps.Jobs.SaveLoad(ctx, jid, account, nil); err != nil {
-		return err
-	}
-	m.known.add(jid, isTrue(nocache))
+	m.known.add(jid, knownJob{nocache: isTrue(nocache), own: true})
 	return nil
 }
 
@@ -168,14 +192,13 @@ func accountOf(jid string, load wire.RawMap) (wire.Map, error) {
 
 // unkept reports whether returns of a job are not to be kept (nocache), whichever master published it. Of the latest jobs this master knows.
 func (m *Master) unkept(ctx context.Context, jid string) (bool, error) {
-	if nocache, known := m.known.get(jid); known {
-		return nocache, nil
+	if job, known := m.known.get(jid); known {
+		return job.nocache, nil
 	}
 	return m.deps.Jobs.NoCache(ctx, jid)
 }
 
-// saveReturn keeps a return, and with it the return's own account of the job unless the job is known to be kept: nobody
-// may have published it.
+// saveReturn keeps a return, and with it the return's own account of the job unless the job is known to be kept.
 func (m *Master) saveReturn(ctx context.Context, jid, id string, value wire.Raw, load wire.RawMap) error {
 	end := ""
 	if m.opts.StoreEndTime {
@@ -189,12 +212,13 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, value wire.Raw,
 		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
 	}
 	if nocache {
-		m.known.add(jid, true)
+		m.known.add(jid, knownJob{nocache: true, own: true})
 		m.metrics.returns.WithLabelValues("nocache").Inc()
 		return nil
 	}
 	var account wire.Map
-	if _, known := m.known.get(jid); !known {
+	job, known := m.known.get(jid)
+	if !known {
 		if account, err = accountOf(jid, load); err != nil {
 			return err
 		}
@@ -203,12 +227,12 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, value wire.Raw,
 	success, _ := load.Get("success")
 	args, _ := load.Get("fun_args")
 	first, err := m.deps.Jobs.SaveReturn(ctx, jid, id, jobcache.Return{
-		Return: value, Retcode: retcode, Success: success, FunArgs: args, Out: load.String("out"), Stamp: load.String("_stamp"), End: end,
+		Return: value, Retcode: retcode, Success: success, FunArgs: args, Out: load.String("out"), Stamp: load.String("_stamp"), End: end, Own: !known || job.own,
 	}, account)
 	if err != nil {
 		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
 	}
-	m.known.add(jid, false)
+	m.known.add(jid, knownJob{own: true})
 	if first {
 		m.metrics.returns.WithLabelValues("saved").Inc()
 	} else {
@@ -291,7 +315,7 @@ func (m *Master) syndicJob(ctx context.Context, c *call, load wire.Map) error {
 		return nil
 	}
 	if nested, ok := mapOf(load, "load"); ok {
-		if err := m.deps.Jobs.SaveAccount(ctx, jid, redact(nested)); err != nil {
+		if err := m.syndicAccount(ctx, c, jid, redact(nested)); err != nil {
 			return fmt.Errorf("%w: save job %s of a syndic: %w", errUnacknowledged, jid, err)
 		}
 	}
@@ -314,11 +338,19 @@ func (m *Master) syndicJob(ctx context.Context, c *call, load wire.Map) error {
 		if err != nil {
 			continue
 		}
-		if err := m.takeReturn(ctx, c, id, rawLoad); err != nil {
+		if err := m.takeReturn(ctx, c, id, rawLoad); err != nil && m.quotaOf(c, "quota_jobs", err) != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// syndicAccount keeps what a syndic says of a job, unless this master knows it.
+func (m *Master) syndicAccount(ctx context.Context, c *call, jid string, load wire.Map) error {
+	if _, known := m.known.get(jid); known {
+		return nil
+	}
+	return m.quotaOf(c, "quota_jobs", m.deps.Jobs.SaveAccount(ctx, jid, "", load))
 }
 
 // returnBelow is the return of one minion below a syndic as the minion would have sent it.
@@ -366,35 +398,41 @@ func mapOf(m wire.Map, key string) (wire.Map, bool) {
 // maxKnownJobs bounds the jobs whose loads are known to be saved. A forgotten one costs a read, and a record that loses.
 const maxKnownJobs = 8192
 
-// knownJobs remembers the latest jobs that have a load, and which of them keep no returns.
+// knownJob is what is known of a job that has a load.
+type knownJob struct {
+	nocache bool
+	own     bool // minions began it, as far as is known: nobody published it
+}
+
+// knownJobs remembers the latest jobs that have a load.
 type knownJobs struct {
-	mu   sync.RWMutex    // guards the rest
-	jobs map[string]bool // whether it is nocache
+	mu   sync.RWMutex // guards the rest
+	jobs map[string]knownJob
 	ring []string
 	next int
 }
 
 func newKnownJobs() *knownJobs {
-	return &knownJobs{jobs: make(map[string]bool), ring: make([]string, maxKnownJobs)}
+	return &knownJobs{jobs: make(map[string]knownJob), ring: make([]string, maxKnownJobs)}
 }
 
-func (k *knownJobs) get(jid string) (nocache, known bool) {
+func (k *knownJobs) get(jid string) (job knownJob, known bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	nocache, known = k.jobs[jid]
-	return nocache, known
+	job, known = k.jobs[jid]
+	return job, known
 }
 
-// add remembers a job. What is nocache stays so.
-func (k *knownJobs) add(jid string, nocache bool) {
+// add remembers a job. What is nocache stays so, and what was published.
+func (k *knownJobs) add(jid string, job knownJob) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if was, ok := k.jobs[jid]; ok {
-		k.jobs[jid] = was || nocache
+		k.jobs[jid] = knownJob{nocache: was.nocache || job.nocache, own: was.own && job.own}
 		return
 	}
 	delete(k.jobs, k.ring[k.next])
 	k.ring[k.next] = jid
 	k.next = (k.next + 1) % maxKnownJobs
-	k.jobs[jid] = nocache
+	k.jobs[jid] = job
 }

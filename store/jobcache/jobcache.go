@@ -3,12 +3,16 @@ package jobcache
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
+	"clustermaster/store/allotment"
 	"clustermaster/store/ringstore"
 	"clustermaster/wire"
 
@@ -26,6 +30,8 @@ type Return struct {
 	Stamp   string // when it came, as wire.Stamp writes it
 	// End is when the job ended if this is its last return, as wire.JIDTime writes times; "" keeps none. It is a part of the job, not of the return.
 	End string
+	// Own says that nobody published the job, as far as is known: then the return counts for what is stored of such jobs. It is not stored.
+	Own bool
 }
 
 // Job is one published job.
@@ -45,7 +51,14 @@ const (
 
 	minionsPrefix = "m/" // then the source, "/" and a hash of the list: lists of one source add up too
 	returnPrefix  = "r/" // then the minion id
+
+	// ownPrefix, then a minion's id, is a head of a job that nobody published: how many bytes are stored of what that minion
+	// returned for it. Without an id it is what a syndic told of the job.
+	ownPrefix = "own/"
 )
+
+// ownCost is what such a job costs beside its content, in bytes: keys, and the store's own.
+const ownCost = 1024
 
 // ErrNoJID refuses a job without an id.
 var ErrNoJID = errors.New("job without a jid")
@@ -67,7 +80,8 @@ type records interface {
 // Cache is the job cache of the whole cluster. It is safe for concurrent use.
 type Cache struct {
 	store records
-	keep  time.Duration // 0: for ever
+	kept  *allotment.Meter // of jobs that nobody published
+	keep  time.Duration    // 0: for ever
 	log   *slog.Logger
 	now   func() time.Time
 }
@@ -81,6 +95,55 @@ func New(store records, keepSeconds int, log *slog.Logger) *Cache {
 		store: store, keep: time.Duration(max(keepSeconds, 0)) * time.Second,
 		log: log.With("component", "jobcache"), now: time.Now,
 	}
+}
+
+// Limit bounds what is stored of jobs that nobody published, before the first use; what is beyond is refused with
+// allotment.ErrSpent.
+func (c *Cache) Limit(l allotment.Limits) { c.kept = allotment.New(l, c.count, c.now) }
+
+// count tells what is stored of jobs that nobody published.
+func (c *Cache) count(ctx context.Context, add func(id string, bytes int64)) error {
+	_, err := c.store.Scan(ctx, ringstore.SpaceJobHeads, ownPrefix, func(r ringstore.Record) error {
+		if n, size := binary.Uvarint(r.Value); size > 0 {
+			add(strings.TrimPrefix(r.Name, ownPrefix), int64(min(n, math.MaxInt64/2)))
+		}
+		return nil
+	})
+	return err
+}
+
+// saveOwn writes records of a job that nobody published, as far as is known, on the account of a minion; "" is a syndic's.
+func (c *Cache) saveOwn(ctx context.Context, jid, id string, puts []ringstore.Put) ([]ringstore.Result, error) {
+	bytes := int64(ownCost)
+	for _, p := range puts {
+		bytes += int64(len(p.Value))
+	}
+	done, err := c.kept.Take(ctx, id, bytes)
+	if errors.Is(err, allotment.ErrSpent) {
+		if published, readErr := c.published(ctx, jid); readErr == nil && published {
+			return c.store.Write(ctx, jid, puts...)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	own := c.put(ringstore.SpaceJobHeads, jid, ownPrefix+id, binary.AppendUvarint(nil, uint64(bytes)), true)
+	res, err := c.store.Write(ctx, jid, append(puts, own)...)
+	done(err == nil && res[len(puts)].Stored)
+	return res, err
+}
+
+// published reports whether a job has a load, and nobody but who ordered it gave that.
+func (c *Cache) published(ctx context.Context, jid string) (bool, error) {
+	heads, err := c.store.List(ctx, ringstore.SpaceJobHeads, jid, "")
+	loaded := false
+	for _, r := range heads {
+		if strings.HasPrefix(r.Name, ownPrefix) {
+			return false, err
+		}
+		loaded = loaded || r.Name == headLoad
+	}
+	return loaded, err
 }
 
 // SaveLoad keeps a job: the publish request, redacted again here, and the minions that it goes to. Saving the same job
@@ -107,14 +170,15 @@ func (c *Cache) SaveLoad(ctx context.Context, jid string, load wire.Map, minions
 	return nil
 }
 
-// SaveAccount keeps what others say of a job as its load, redacted, unless it has a load.
-func (c *Cache) SaveAccount(ctx context.Context, jid string, load wire.Map) error {
+// SaveAccount keeps what others say of a job as its load, redacted, unless it has a load: a minion that began it by its
+// return, or with id "" a syndic. Error: also allotment.ErrSpent.
+func (c *Cache) SaveAccount(ctx context.Context, jid, id string, load wire.Map) error {
 	if jid == "" {
 		return ErrNoJID
 	}
 	packed, err := wire.Pack(Redact(load))
 	if err == nil {
-		_, err = c.store.Write(ctx, jid, c.put(ringstore.SpaceJobHeads, jid, headLoad, packed, true))
+		_, err = c.saveOwn(ctx, jid, id, []ringstore.Put{c.put(ringstore.SpaceJobHeads, jid, headLoad, packed, true)})
 	}
 	if err != nil {
 		return fmt.Errorf("save account of job %s: %w", jid, err)
@@ -156,8 +220,8 @@ func (c *Cache) minions(jid, source string, ids []string) (ringstore.Put, error)
 
 // SaveReturn keeps a minion's return. When it gives no error the return is on stable storage of a write quorum. First
 // is false when the minion had returned before: then the earlier return stays. account is what the return itself says of
-// the job, nil if the job is known to be kept: it goes along in the same write and stays only where there is no load, so
-// that nobody need ask for one first.
+// the job, nil if the job is known to be kept: it goes along in the same write and stays only where there is no load,
+// so that nobody need ask for one first. Error: for an Own return also allotment.ErrSpent.
 func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return, account wire.Map) (first bool, err error) {
 	if jid == "" {
 		return false, ErrNoJID
@@ -177,7 +241,12 @@ func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return, accoun
 	if r.End != "" {
 		puts = append(puts, c.put(ringstore.SpaceJobHeads, jid, headEnd, []byte(r.End), false))
 	}
-	res, err := c.store.Write(ctx, jid, puts...)
+	var res []ringstore.Result
+	if r.Own {
+		res, err = c.saveOwn(ctx, jid, id, puts)
+	} else {
+		res, err = c.store.Write(ctx, jid, puts...)
+	}
 	if err != nil {
 		return false, fmt.Errorf("save return of %s for job %s: %w", id, jid, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"clustermaster/store/allotment"
 	"clustermaster/store/ringstore"
 	"clustermaster/store/ringstore/ringtest"
 	"clustermaster/wire"
@@ -113,10 +114,10 @@ func TestAnAccountReplacesNoLoad(t *testing.T) {
 		save func() error
 		want string
 	}{
-		{"the first account", func() error { return c.SaveAccount(c.ctx, jid, account) }, "cmd.run"},
-		{"another account", func() error { return c.SaveAccount(c.ctx, jid, load) }, "cmd.run"},
+		{"the first account", func() error { return c.SaveAccount(c.ctx, jid, "web1", account) }, "cmd.run"},
+		{"another account", func() error { return c.SaveAccount(c.ctx, jid, "web1", load) }, "cmd.run"},
 		{"who publishes", func() error { return c.SaveLoad(c.ctx, jid, load, nil) }, "test.ping"},
-		{"an account after that", func() error { return c.SaveAccount(c.ctx, jid, account) }, "test.ping"},
+		{"an account after that", func() error { return c.SaveAccount(c.ctx, jid, "web1", account) }, "test.ping"},
 	} {
 		err := step.save()
 		job, _, errJob := c.Job(c.ctx, jid)
@@ -124,7 +125,7 @@ func TestAnAccountReplacesNoLoad(t *testing.T) {
 			t.Errorf("%s: %v %v %v", step.what, job.Load, err, errJob)
 		}
 	}
-	if err := c.SaveAccount(c.ctx, "", account); !errors.Is(err, ErrNoJID) {
+	if err := c.SaveAccount(c.ctx, "", "web1", account); !errors.Is(err, ErrNoJID) {
 		t.Error(err)
 	}
 }
@@ -387,4 +388,73 @@ func FuzzUnpackReturn(f *testing.F) {
 			t.Fatalf("%+v, want %+v", again, r)
 		}
 	})
+}
+
+// TestLimits: what minions return for jobs that nobody published has a limit, of each and of all; other jobs have none, and what
+// expires makes room.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	c := open(t, 3600)
+	c.Limit(allotment.Limits{One: 100_000, All: 250_000})
+	load := wire.Map{{Key: "fun", Value: "test.ping"}}
+	n := 0
+	newJID := func() string { n++; return wire.JID(c.now.Add(time.Duration(n) * time.Millisecond)) }
+	ret := func(jid, id string, bytes int, account wire.Map) (bool, error) {
+		return c.SaveReturn(c.ctx, jid, id, Return{Return: raw(t, strings.Repeat("x", bytes)), Own: account != nil}, account)
+	}
+	begin := func(id string, bytes int) error { _, err := ret(newJID(), id, bytes, load); return err }
+
+	jid := newJID()
+	for range 5 { // the same return again counts once
+		if _, err := ret(jid, "a", 40_000, load); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := begin("a", 40_000); err != nil {
+		t.Error(err)
+	}
+	if err := begin("a", 40_000); !errors.Is(err, allotment.ErrOne) {
+		t.Errorf("beyond what one may: %v", err)
+	}
+	small := 0
+	for ; small < 200 && begin("b", 1) == nil; small++ {
+	}
+	if small < 50 || small > 100 {
+		t.Errorf("%d jobs of a byte", small)
+	}
+	if err := c.SaveAccount(c.ctx, newJID(), "b", wire.Map{{Key: "arg", Value: strings.Repeat("x", 40_000)}}); !errors.Is(err, allotment.ErrOne) {
+		t.Errorf("an account beyond what one may: %v", err)
+	}
+	if _, err := ret(jid, "c", 60_000, load); err != nil {
+		t.Errorf("for another's job: %v", err)
+	}
+	if err := begin("d", 60_000); !errors.Is(err, allotment.ErrAll) {
+		t.Errorf("beyond what all may: %v", err)
+	}
+	if err := c.SaveAccount(c.ctx, newJID(), "", wire.Map{{Key: "arg", Value: strings.Repeat("x", 60_000)}}); !errors.Is(err, allotment.ErrAll) {
+		t.Errorf("a syndic, beyond what all may: %v", err)
+	}
+	published := newJID()
+	if err := c.SaveLoad(c.ctx, published, load, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, account := range []wire.Map{nil, load} { // known to the master as published, or not
+		id := fmt.Sprint(account)
+		if first, err := ret(published, id, 60_000, account); err != nil || !first {
+			t.Errorf("of a published job: %v, %v", first, err)
+		}
+	}
+	other := New(c.store, 3600, nil)
+	other.now = c.Cache.now
+	other.Limit(allotment.Limits{One: 100_000})
+	if _, err := other.SaveReturn(c.ctx, newJID(), "a", Return{Return: raw(t, strings.Repeat("x", 40_000)), Own: true}, load); !errors.Is(err, allotment.ErrOne) {
+		t.Errorf("through another master: %v", err)
+	}
+	if jobs, _, err := c.Jobs(c.ctx); err != nil || len(jobs) != 2+small+1 {
+		t.Errorf("%d jobs are listed, %v", len(jobs), err)
+	}
+	c.now = c.now.Add(2 * time.Hour)
+	if err := begin("a", 90_000); err != nil {
+		t.Errorf("after they expired: %v", err)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sync/errgroup"
 
 	"clustermaster/store/ringstore"
@@ -65,14 +66,26 @@ type Data struct {
 	store  records
 	quotas Quotas
 	log    *slog.Logger
+
+	mu    sync.Mutex // guards mines
+	mines map[string]mineSize
+	turns [64]sync.Mutex // of writes for which a mine is read first, by a hash of the id
 }
+
+// mineSize bounds the mine of a minion from above without reading it: what it was when it was read, and what was written since.
+type mineSize struct{ read, since int }
+
+const (
+	maxMineSizes = 1 << 17 // that are remembered
+	mineShare    = 16      // of the quota: more is not written before the mine is read again, for it may come through other masters too
+)
 
 // New makes the data room on the ring store. Log nil discards.
 func New(store records, log *slog.Logger) *Data {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Data{store: store, log: log.With("component", "miniondata")}
+	return &Data{store: store, log: log.With("component", "miniondata"), mines: make(map[string]mineSize)}
 }
 
 // Limit sets the quotas, before the first use.
@@ -164,8 +177,13 @@ func (d *Data) MergeMine(ctx context.Context, id string, data wire.Map, clear bo
 		given[name] = len(puts)
 		puts = append(puts, ringstore.Put{Space: ringstore.SpaceMinions, Name: name, Value: packed})
 	}
-	if err := d.mineFits(ctx, id, puts, given, clear); err != nil {
-		return err
+	if d.quotas.MineBytes > 0 && (clear || !d.mineSurelyFits(id, puts)) {
+		turn := &d.turns[xxhash.Sum64String(id)%uint64(len(d.turns))]
+		turn.Lock()
+		defer turn.Unlock()
+		if err := d.mineFits(ctx, id, puts, given, clear); err != nil {
+			return err
+		}
 	}
 	for some := range slices.Chunk(puts, writeAtOnce) {
 		if _, err := d.store.Write(ctx, id, some...); err != nil {
@@ -180,14 +198,15 @@ func (d *Data) MergeMine(ctx context.Context, id string, data wire.Map, clear bo
 
 // mineFits compares what a mine would be with the quota.
 func (d *Data) mineFits(ctx context.Context, id string, puts []ringstore.Put, given map[string]int, clear bool) error {
-	if d.quotas.MineBytes <= 0 {
-		return nil
-	}
-	total := 0
+	more := 0
 	for _, p := range puts {
-		total += len(p.Name) + len(p.Value)
+		more += len(p.Name) + len(p.Value)
 	}
-	if !clear && total <= d.quotas.MineBytes {
+	d.mu.Lock()
+	before := d.mines[id].since
+	d.mu.Unlock()
+	total := more
+	if more <= d.quotas.MineBytes && !clear {
 		list, err := d.store.List(ctx, ringstore.SpaceMinions, id, minePrefix)
 		if err != nil && !errors.Is(err, ringstore.ErrTooLarge) {
 			return fmt.Errorf("read mine of %q: %w", id, err)
@@ -204,7 +223,32 @@ func (d *Data) mineFits(ctx context.Context, id string, puts []ringstore.Put, gi
 	if total > d.quotas.MineBytes {
 		return fmt.Errorf("keep more than %d bytes of the mine of %q: %w", d.quotas.MineBytes, id, ErrQuota)
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if clear { // the former functions may stay, if the store fails meanwhile
+		delete(d.mines, id)
+		return nil
+	}
+	if len(d.mines) >= maxMineSizes {
+		d.mines = make(map[string]mineSize)
+	}
+	d.mines[id] = mineSize{read: total, since: max(0, d.mines[id].since-before)}
 	return nil
+}
+
+// mineSurelyFits reports whether puts fit, whatever they replace, and counts them. It reads nothing.
+func (d *Data) mineSurelyFits(id string, puts []ringstore.Put) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m, known := d.mines[id]
+	for _, p := range puts {
+		m.since += len(p.Name) + len(p.Value)
+	}
+	if !known || m.since > d.quotas.MineBytes/mineShare || m.read+m.since > d.quotas.MineBytes {
+		return false
+	}
+	d.mines[id] = m
+	return true
 }
 
 // Mine returns a minion's mine, sorted by function; nil if it has none.

@@ -244,3 +244,46 @@ func TestQuotas(t *testing.T) {
 		t.Errorf("kept beyond the quota: %v, %v", found, err)
 	}
 }
+
+// lists counts how often the records of a place are read.
+type lists struct {
+	records
+	n int
+}
+
+func (l *lists) List(ctx context.Context, space ringstore.Space, place, prefix string) ([]ringstore.Record, error) {
+	l.n++
+	return l.records.List(ctx, space, place, prefix)
+}
+
+// TestMineIsRarelyRead: a mine is compared with its quota without being read for each change, and yet the quota holds, also when two masters write.
+func TestMineIsRarelyRead(t *testing.T) {
+	t.Parallel()
+	d, ctx := open(t)
+	counted := &lists{records: d.store}
+	d.store = counted
+	other := New(counted.records, nil)
+	for _, data := range []*Data{d, other} {
+		data.Limit(Quotas{MineBytes: 320_000})
+	}
+	write := func(d *Data, fun string, n int) error {
+		return d.MergeMine(ctx, "a", wire.Map{{Key: fun, Value: strings.Repeat("x", n)}}, false)
+	}
+	for i := range 200 {
+		if err := write(d, "same", 890); err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+	if counted.n > 12 {
+		t.Errorf("read %d times for 200 changes", counted.n)
+	}
+	stored := 0
+	for i := range 60 {
+		if write([]*Data{d, other}[i%2], fmt.Sprint(i), 8990) == nil {
+			stored += 9000
+		}
+	}
+	if stored < 300_000 || stored > 320_000+2*20_000 {
+		t.Errorf("stored about %d of 320,000", stored)
+	}
+}

@@ -16,10 +16,13 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/vmihailenco/msgpack/v5"
 
+	"clustermaster/store/allotment"
 	"clustermaster/store/ringstore"
 )
 
@@ -29,6 +32,12 @@ const stateName = "state"
 // maxPieces bounds the pieces of one file: a minion that pushes byte by byte is refused.
 const maxPieces = 4096
 
+// What a file and a piece of it cost beside its content, in bytes: keys, the state, and the store's own.
+const (
+	fileCost  = 1024
+	pieceCost = 256
+)
+
 // ErrNotFound is returned for a file that was not pushed, or not wholly.
 var ErrNotFound = errors.New("no such pushed file")
 
@@ -37,17 +46,41 @@ type records interface {
 	Write(ctx context.Context, place string, puts ...ringstore.Put) ([]ringstore.Result, error)
 	Delete(ctx context.Context, space ringstore.Space, place string, names ...string) error
 	Get(ctx context.Context, k ringstore.Key) (rec ringstore.Record, found bool, err error)
+	Names(ctx context.Context, space ringstore.Space, place, prefix string) ([]string, error)
 	Scan(ctx context.Context, space ringstore.Space, prefix string, fn func(ringstore.Record) error) (ringstore.Coverage, error)
 }
 
 // Files are the pushed files of the whole cluster. They are safe for concurrent use; one file is pushed by one minion at a time.
 type Files struct {
 	store records
+	kept  *allotment.Meter
 	now   func() time.Time
+
+	turns [64]sync.Mutex // pieces of one file are taken one after the other, by a hash of its place
 }
 
 // New makes the room on the ring store.
 func New(store records) *Files { return &Files{store: store, now: time.Now} }
+
+// Limit bounds what is stored, before the first use. Append refuses what is beyond with allotment.ErrSpent.
+func (f *Files) Limit(l allotment.Limits) { f.kept = allotment.New(l, f.count, f.now) }
+
+// count tells what is stored of each minion.
+func (f *Files) count(ctx context.Context, add func(id string, bytes int64)) error {
+	_, err := f.store.Scan(ctx, ringstore.SpacePushed, stateName, func(r ringstore.Record) error {
+		id, _, ok := strings.Cut(r.Place, "/")
+		var s state
+		if !ok || r.Name != stateName || decode(r.Value, &s) != nil {
+			return nil
+		}
+		add(id, fileCost+s.Whole.cost())
+		if s.Present.Name != s.Whole.Name {
+			add(id, s.Present.cost())
+		}
+		return nil
+	})
+	return err
+}
 
 // File is a pushed file.
 type File struct {
@@ -63,6 +96,9 @@ type upload struct {
 	Size   int64   `msgpack:"s"` // so far
 	At     int64   `msgpack:"t"` // Unix seconds
 }
+
+// cost is what its pieces take.
+func (u *upload) cost() int64 { return u.Size + pieceCost*int64(len(u.Pieces)) }
 
 // state is what there is of a file.
 type state struct {
@@ -93,27 +129,43 @@ func decode(b []byte, s *state) error {
 }
 
 // Append adds a piece that begins at loc; loc 0 begins the file anew. size is the whole file's, below 0 if it is not known: then what
-// there is after each piece is the file. False: the piece leaves a gap. A piece that comes again takes the place of the former one.
+// there is after each piece is the file. False: the piece does not begin where a former one began or the last one ended. A piece that
+// comes again takes the place of the former one and of those behind it. Error: allotment.ErrSpent, or that of the store.
 func (f *Files) Append(ctx context.Context, id, path string, loc, size int64, data []byte) (bool, error) {
+	turn := &f.turns[xxhash.Sum64String(place(id, path))%uint64(len(f.turns))]
+	turn.Lock()
+	defer turn.Unlock()
 	s, err := f.state(ctx, id, path)
 	if err != nil {
 		return false, err
 	}
+	known := s.Present.Name != ""
 	var old []upload
 	if loc == 0 {
-		if s.Present.Name != "" && s.Present.Name != s.Whole.Name {
+		if s.Present.Name != s.Whole.Name {
 			old = append(old, s.Present)
 		}
 		s.Present = upload{Name: rand.Text()}
 	}
 	u := &s.Present
-	if u.Name == "" || loc > u.Size || len(u.Pieces) >= maxPieces {
+	first, again := slices.BinarySearch(u.Pieces, loc)
+	if u.Name == "" || loc != u.Size && !again || first >= maxPieces {
 		return false, nil
 	}
-	for len(u.Pieces) > 0 && u.Pieces[len(u.Pieces)-1] >= loc {
-		u.Pieces = u.Pieces[:len(u.Pieces)-1]
+	behind := upload{Name: u.Name} // pieces that go; the piece itself is written over
+	if again {
+		behind.Pieces = slices.Clone(u.Pieces[first+1:])
 	}
-	u.Pieces, u.Size, u.At = append(u.Pieces, loc), loc+int64(len(data)), f.now().Unix()
+	before := u.cost()
+	u.Pieces, u.Size, u.At = append(u.Pieces[:first:first], loc), loc+int64(len(data)), f.now().Unix()
+	cost := u.cost() - before
+	if !known {
+		cost += fileCost
+	}
+	done, err := f.kept.Take(ctx, id, cost)
+	if err != nil {
+		return false, fmt.Errorf("keep %s of %s: %w", path, id, err)
+	}
 	if size < 0 || u.Size >= size {
 		if s.Whole.Name != u.Name {
 			old = append(old, s.Whole)
@@ -122,11 +174,13 @@ func (f *Files) Append(ctx context.Context, id, path string, loc, size int64, da
 	}
 	packed, err := msgpack.Marshal(s)
 	if err != nil {
+		done(false)
 		return false, fmt.Errorf("pack state of pushed file: %w", err)
 	}
 	_, err = f.store.Write(ctx, place(id, path),
 		ringstore.Put{Space: ringstore.SpacePushed, Name: pieceName(u.Name, loc), Value: data},
 		ringstore.Put{Space: ringstore.SpacePushed, Name: stateName, Value: packed})
+	done(err == nil)
 	if err != nil {
 		return false, err
 	}
@@ -134,8 +188,9 @@ func (f *Files) Append(ctx context.Context, id, path string, loc, size int64, da
 		if err := f.drop(ctx, id, path, o); err != nil {
 			return false, err
 		}
+		f.kept.Give(id, o.cost())
 	}
-	return true, nil
+	return true, f.drop(ctx, id, path, behind)
 }
 
 // drop removes the pieces of an upload.
@@ -195,17 +250,28 @@ func (f *Files) List(ctx context.Context, fn func(File)) (ringstore.Coverage, er
 	})
 }
 
-// Delete removes a file; one that is not there is no error.
+// Delete removes a file, with pieces that no upload names; one that is not there is no error.
 func (f *Files) Delete(ctx context.Context, id, path string) error {
 	s, err := f.state(ctx, id, path)
 	if err != nil {
 		return err
 	}
-	if err := f.store.Delete(ctx, ringstore.SpacePushed, place(id, path), stateName); err != nil {
+	names, err := f.store.Names(ctx, ringstore.SpacePushed, place(id, path), "")
+	if err != nil {
 		return err
 	}
-	if err := f.drop(ctx, id, path, s.Present); err != nil {
-		return err
+	for some := range slices.Chunk(names, 256) {
+		if err := f.store.Delete(ctx, ringstore.SpacePushed, place(id, path), some...); err != nil {
+			return err
+		}
 	}
-	return f.drop(ctx, id, path, s.Whole)
+	if s.Present.Name == "" {
+		return nil
+	}
+	freed := fileCost + s.Whole.cost()
+	if s.Present.Name != s.Whole.Name {
+		freed += s.Present.cost()
+	}
+	f.kept.Give(id, freed)
+	return nil
 }

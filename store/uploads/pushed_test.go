@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
+	"time"
 
+	"clustermaster/store/allotment"
 	"clustermaster/store/ringstore"
 	"clustermaster/store/ringstore/ringtest"
 )
@@ -45,6 +49,8 @@ func TestPieces(t *testing.T) {
 		{"the first again", 0, 6, "ABC", true, "abcdef"},
 		{"whole again", 3, 6, "DEF", true, "ABCDEF"},
 		{"empty", 0, 0, "", true, ""},
+		{"in the middle", 0, 6, "abcdef", true, "abcdef"},
+		{"of a piece", 2, 6, "x", false, "abcdef"},
 		{"of unknown size", 0, -1, "x", true, "x"},
 		{"and more", 1, -1, "y", true, "xy"},
 	} {
@@ -73,5 +79,93 @@ func TestReadNothing(t *testing.T) {
 	t.Parallel()
 	if err := open(t).WriteTo(context.Background(), "web1", "x", &bytes.Buffer{}); !errors.Is(err, ErrNotFound) {
 		t.Fatal(err)
+	}
+}
+
+// TestLimits: what is stored of one minion and of all has a limit, whatever it is pushed as, and what goes makes room.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	f, ctx := open(t), t.Context()
+	now := time.Unix(1e9, 0)
+	f.now = func() time.Time { now = now.Add(time.Minute); return now }
+	f.Limit(allotment.Limits{One: 100_000, All: 250_000})
+	push := func(id, path string, loc, size int64, n int) error {
+		t.Helper()
+		ok, err := f.Append(ctx, id, path, loc, size, make([]byte, n))
+		if err == nil && !ok {
+			t.Fatalf("%s %s at %d: not taken", id, path, loc)
+		}
+		return err
+	}
+	stored := func() (bytes int) {
+		_, err := f.store.Scan(ctx, ringstore.SpacePushed, "", func(r ringstore.Record) error { bytes += len(r.Value); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes
+	}
+	for i := range 5 {
+		if err := push("a", "same", 0, 40_000, 40_000); err != nil {
+			t.Fatalf("the same file %d: %v", i, err)
+		}
+	}
+	if err := push("a", "other", 0, 60_000, 60_000); !errors.Is(err, allotment.ErrOne) {
+		t.Errorf("another large file: %v", err)
+	}
+	if err := push("a", "other", 0, 60_000, 40_000); err != nil {
+		t.Errorf("its begin: %v", err)
+	}
+	for i := range 5 { // a piece again and again
+		if err := push("a", "other", 40_000, 60_000, 10_000); err != nil {
+			t.Errorf("a piece %d: %v", i, err)
+		}
+	}
+	if err := push("a", "other", 50_000, 60_000, 10_000); !errors.Is(err, allotment.ErrOne) {
+		t.Errorf("the next piece: %v", err)
+	}
+	if n := stored(); n < 90_000 || n > 91_000 {
+		t.Errorf("%d bytes are stored of 90,000", n)
+	}
+	small := 0
+	for ; small < 200 && push("b", fmt.Sprint(small), 0, 1, 1) == nil; small++ {
+	}
+	if small < 50 || small > 100 {
+		t.Errorf("%d files of a byte", small)
+	}
+	if err := push("c", "x", 0, 60_000, 60_000); !errors.Is(err, allotment.ErrAll) {
+		t.Errorf("more than all may have: %v", err)
+	}
+	if err := f.Delete(ctx, "a", "same"); err != nil {
+		t.Fatal(err)
+	}
+	if err := push("c", "x", 0, 60_000, 60_000); err != nil {
+		t.Errorf("after a deletion: %v", err)
+	}
+	// Another master counts what this one has stored.
+	other := New(f.store)
+	other.Limit(allotment.Limits{One: 100_000})
+	if _, err := other.Append(ctx, "c", "y", 0, 50_000, make([]byte, 50_000)); !errors.Is(err, allotment.ErrOne) {
+		t.Errorf("through another master: %v", err)
+	}
+}
+
+// TestPiecesAtOnce: whoever sends the pieces of a file side by side leaves nothing that no upload names.
+func TestPiecesAtOnce(t *testing.T) {
+	t.Parallel()
+	f, ctx := open(t), t.Context()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 10 {
+				if _, err := f.Append(ctx, "a", "x", 0, 100, make([]byte, 50)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	records := 0
+	if _, err := f.store.Scan(ctx, ringstore.SpacePushed, "", func(ringstore.Record) error { records++; return nil }); err != nil || records != 2 {
+		t.Errorf("%d records are left of a state and a piece, %v", records, err)
 	}
 }

@@ -32,6 +32,15 @@ minion_mine_max_size: 1000
 minion_pillarenvs_max: 2
 `, files: map[string]string{"autosign.conf": "ok-*\n"}}
 
+// hoarded stores little of each minion, and of all.
+var hoarded = variant{name: "hoarded", options: `autosign_file: DIR/autosign.conf
+file_recv: True
+file_recv_max_stored: 1
+file_recv_max_stored_total: 2
+minion_jobs_max_stored: 1
+minion_jobs_max_stored_total: 2
+`, files: map[string]string{"autosign.conf": "ok-*\n"}}
+
 // TestMinionAttacks has an accepted minion attack a running master: the others, root's jobs and the master itself stay as they were.
 func TestMinionAttacks(t *testing.T) {
 	s := newSuite(t)
@@ -43,6 +52,7 @@ func TestMinionAttacks(t *testing.T) {
 		{"commands_by_id", attacked, ours, testCommandsByID},
 		{"heavy_targets", attacked, ours, testHeavyTargets},
 		{"quotas", rationed, ours, testQuotas},
+		{"stored", hoarded, ours, testStored},
 	} {
 		s.each(l)
 	}
@@ -334,5 +344,70 @@ func testQuotas(t *testing.T, m *subject) {
 				t.Errorf("pillar of %s: %s", env, got)
 			}
 		}
+	})
+}
+
+// testStored: what is stored of pushed files and of jobs that nobody published is bounded for each minion and for all; what was stored stays,
+// and an operator makes room.
+func testStored(t *testing.T, m *subject) {
+	piece := strings.Repeat("x", 600_000)
+	push := func(c *client, name string) string {
+		return showValue(c.request(t, "_file_recv", pair("path", []any{name}), pair("loc", 0), pair("data", []byte(piece)), pair("size", len(piece))))
+	}
+	job := func(c *client, jid string) string {
+		return showValue(c.request(t, "_return", pair("jid", jid), pair("fun", "test.arg"), pair("return", piece), pair("retcode", 0)))
+	}
+	minions := map[string]*client{}
+	for _, id := range []string{"ok-greedy", "ok-second", "ok-third", "ok-fourth"} {
+		minions[id] = m.signIn(t, id, 3)
+	}
+	own := wire.JID(time.Now())
+	for what, store := range map[string]func(c *client, n int) string{
+		"files": func(c *client, n int) string { return push(c, strconv.Itoa(n)) },
+		"jobs": func(c *client, n int) string {
+			jid := "req"
+			if n == 1 {
+				jid = own + c.ID // as salt-call makes ids of its own
+			}
+			if got := job(c, jid); got != "<nil>" {
+				return got
+			}
+			return "true"
+		},
+	} {
+		refusals(t, m, "quota_"+what+"_stored", 1, func() {
+			if first, second := store(minions["ok-greedy"], 1), store(minions["ok-greedy"], 2); first != "true" || second != "false" {
+				t.Errorf("%s of one: %s, %s", what, first, second)
+			}
+		})
+		refusals(t, m, "quota_"+what+"_total", 1, func() {
+			for id, want := range map[string]string{"ok-second": "true", "ok-third": "true"} {
+				if got := store(minions[id], 1); got != want {
+					t.Errorf("%s of %s: %s", what, id, got)
+				}
+			}
+			if got := store(minions["ok-fourth"], 1); got != "false" {
+				t.Errorf("%s beyond what all may: %s", what, got)
+			}
+		})
+	}
+	jid := order(t, m, "ok-greedy,ok-fourth")
+	for _, id := range []string{"ok-greedy", "ok-fourth"} {
+		if got := job(minions[id], jid); got != "<nil>" {
+			t.Errorf("%s returns for root's job: %s", id, got)
+		}
+	}
+	if returns, _, _ := keptOf(t, m, jid); len(returns) != 2 {
+		t.Errorf("%d returns of root's job", len(returns))
+	}
+	var deleted any
+	if err := m.RunnerJSON(t, &deleted, "pushed.delete", "ok-second", "1"); err != nil {
+		t.Error(err)
+	}
+	e2e.Eventually(t, 15*time.Second, "there is room again", func() error {
+		if got := push(minions["ok-fourth"], "2"); got != "true" {
+			return errors.New(got)
+		}
+		return nil
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"clustermaster/internal/chart"
@@ -106,9 +107,11 @@ func (b *bencher) selfColumn(ctx context.Context, s selfPlan, program, dir, name
 	if err != nil {
 		return c, err
 	}
-	if err := b.firstPillars(ctx, g, &c); err != nil {
-		g.Close()
-		return c, err
+	if slices.ContainsFunc(b.plan.kinds, func(k kind) bool { return strings.HasPrefix(k.name, "_pillar") }) {
+		if err := b.firstPillars(ctx, g, &c); err != nil {
+			g.Close()
+			return c, err
+		}
 	}
 	var peak, workers []int64
 	c.Loads, err = b.loads(ctx, g, o.pids(), func() {

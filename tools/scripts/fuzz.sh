@@ -15,7 +15,7 @@ while read -r package target; do
     kept=$cache/${package#./}
     mkdir -p "$kept"
     began=$SECONDS
-    if CGO_ENABLED=0 "$go" test -trimpath -vet=off -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package" -args -test.fuzzcachedir="$kept" >"$log" 2>&1; then
+    if CGO_ENABLED=0 "$go" test -trimpath -vet=off -run '^$' -fuzz "^$target\$" -fuzzminimizetime 2s -fuzztime "$time" "$package" -args -test.fuzzcachedir="$kept" >"$log" 2>&1; then
         echo "ok      $package $target ($((SECONDS - began)) s)"
     else
         echo "FAILED  $package $target"
