@@ -21,6 +21,8 @@ type room struct {
 var rooms = map[string]room{
 	"cmd/clustermaster":         {[]string{"*"}, "the composition root joins everything; nothing imports it"},
 	"tools/setup":               {[]string{"lb"}, "first configurations are texts; config reads them"},
+	"tools/doctor":              {[]string{"config", "salt/cli", "serve/checkup"}, "the checks are a master's own; the command asks for them"},
+	"serve/checkup":             {[]string{"cluster", "config", "internal/yaml11", "serve/event", "wire"}, "a machine is looked at, and reports are exchanged as events"},
 	"tools/status":              {[]string{"salt/cli"}, "pages about a cluster are made of what salt-run prints"},
 	"lb":                        {nil, "the balancer's configuration, a leaf"},
 	"tools/dev":                 {[]string{"lb", "tools/simminion"}, "the playground starts processes and simulated minions; it has no part of a master"},

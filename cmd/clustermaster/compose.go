@@ -31,6 +31,7 @@ import (
 	"clustermaster/salt/schedule"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
+	"clustermaster/serve/checkup"
 	"clustermaster/serve/daemon"
 	"clustermaster/serve/event"
 	"clustermaster/serve/event/localbus"
@@ -90,6 +91,7 @@ type rooms struct {
 	reactor   *reactor.Reactor
 	changed   atomic.Pointer[changedReactors]
 	sched     *schedule.Schedule
+	checkup   *checkup.Exchange
 	sock      *operator.Server
 	local     *localbus.Server
 
@@ -308,6 +310,7 @@ func (r *rooms) openMaster() error {
 		return err
 	}
 	r.openSchedule()
+	r.openCheckup()
 	deps := master.Deps{
 		Keys: masterKeys{r.keys, r.operators}, Cluster: r.node, Jobs: r.jobs, Data: requestData{r.data}, Targets: targets{r},
 		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: nearPeers{ringPeers{r}}, Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed, Runner: r.runFor,
@@ -422,6 +425,7 @@ func (r *rooms) run(ctx context.Context) error {
 		upper.Go(func() error { return r.onDisk.Run(uctx) })
 	}
 	upper.Go(func() error { return r.runSchedule(uctx) })
+	upper.Go(func() error { return r.checkup.Run(uctx) })
 	upper.Go(func() error { return r.sock.Serve(uctx) })
 	upper.Go(func() error { return r.local.Serve(uctx) })
 	upper.Go(func() error { return r.serveHealth(uctx) })

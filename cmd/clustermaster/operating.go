@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"clustermaster/serve/checkup"
+	"clustermaster/tools/doctor"
 	"clustermaster/tools/status"
 )
 
@@ -19,8 +22,34 @@ func operatingCommands() []command {
 		}
 	}
 	return []command{
+		{"doctor", "check this machine, its configuration and its cluster", func(ctx context.Context, args []string) int {
+			ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			return doctor.Command(ctx, args, os.Stdout, os.Stderr)
+		}},
 		{"status", "show the cluster: masters, what is being moved, what is wrong", looking("status")},
 		{"members", "list the masters of the cluster", looking("members")},
 		{"watch", "show the cluster again and again, or wait until it is healthy", looking("watch")},
 	}
+}
+
+// openCheckup makes this master's part of the exchange of reports.
+func (r *rooms) openCheckup() {
+	r.checkup = &checkup.Exchange{Options: r.opts, Release: Version, Bus: r.bus, Mesh: r.mesh}
+}
+
+// reports are those of the masters with these ids, or this one's, as JSON.
+func (r *rooms) reports(ctx context.Context, nonce string, ids []string) (string, []string, error) {
+	var list []checkup.Report
+	var missing []string
+	if len(ids) == 0 {
+		list = append(list, r.checkup.Report(ctx, nonce))
+	} else {
+		var err error
+		if list, missing, err = r.checkup.Ask(ctx, nonce, ids); err != nil {
+			return "", nil, err
+		}
+	}
+	b, err := json.Marshal(list)
+	return string(b), missing, err
 }

@@ -67,7 +67,7 @@ func newOperators(r *rooms) (*operators, error) {
 	registry, err = runner.NewRegistry(
 		runner.Cluster(clusterStatus{r}), runner.AuditTrail(auditTrail{r.node}), runner.DryRuns(clusterStatus{r}, runner.Orders(clusterOrders{r.node})),
 		runner.Upgrades(runner.UpgradeDeps{Status: clusterStatus{r}, Members: clusterOrders{r.node}, Restart: upgradeCommand(o.ClusterUpgradeCommand)}),
-		runner.Rescue(r.node), runner.Backups(clusterBackups{r}), runner.Identity(clusterIdentity{r.node, o.HashType}),
+		runner.Doctor(clusterStatus{r}, r.reports), runner.Rescue(r.node), runner.Backups(clusterBackups{r}), runner.Identity(clusterIdentity{r.node, o.HashType}),
 		runner.SaltCluster(o.ID), runner.Roots(rootsSync{r}),
 		runner.Jobs(runner.JobsDeps{Jobs: jobReader{r.jobs}, Minions: t, Running: func() []wire.Map { return t.runners.Running() }}),
 		runner.Manage(minions),

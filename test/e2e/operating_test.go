@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,9 +25,20 @@ func TestLookingAtACluster(t *testing.T) {
 	if r := m1.own(t, "status"); r.Code != 2 || !strings.Contains(r.Stderr, "no master answers on this machine (configuration "+m1.ConfDir+")") {
 		t.Errorf("without a master: %v", r)
 	}
+	if r := m1.own(t, "doctor"); r.Code == 0 || !strings.Contains(r.Stdout, "no master runs here") || !strings.Contains(r.Stdout, "the master at "+m3.Addr+":4520 does not answer") {
+		t.Errorf("doctor without a master: %v", r)
+	}
+	m2 := c.Masters[1]
+	m2.Configure(t, m2.Config(t)+"worker_threads: 7\nkeep_jobs_seconds: 4000\n")
+	if err := os.WriteFile(filepath.Join(m3.Dir, "srv", "top.sls"), []byte("base: {}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	c.StartMasters(t)
-	if r := m1.own(t, "watch", "--until", "settled", "--timeout", "60", "-n", "0.3"); r.Code != 0 {
-		t.Fatalf("watch: %v", r)
+	m1.doctor(t, "", "keep_jobs_seconds is missing on master1, master3", "file_roots base: top.sls is missing on master1, master2", "5 ports are as they should be")
+	for _, m := range c.Masters {
+		if r := m.own(t, "watch", "--until", "settled", "--timeout", "60", "-n", "0.3"); r.Code != 0 {
+			t.Fatalf("watch: %v", r)
+		}
 	}
 	if r := m1.own(t, "status"); r.Code != 0 || !strings.Contains(r.Stdout, "healthy: 3 of 3 masters ready, 3 of 3 voters in contact (2 needed), leader master") {
 		t.Errorf("status: %v", r)
@@ -59,10 +71,41 @@ func TestLookingAtACluster(t *testing.T) {
 		}
 		return nil
 	})
+	m1.doctor(t, m1.Addr, "master3 is unreachable", "it gave no report", "a master answers at "+m1.Addr+":4505", "a master answers at "+m1.Addr+":4506")
 	if r := m1.own(t, "watch", "--until", "healthy", "--timeout", "1", "-n", "0.3"); r.Code != 1 || !strings.Contains(r.Stderr, "not healthy after 1 s") {
 		t.Errorf("watch: %v", r)
 	}
 	if r := m1.own(t, "watch", "--until", "monday"); r.Code != 64 || !strings.Contains(r.Stderr, "use healthy or settled") {
 		t.Errorf("watch: %v", r)
+	}
+}
+
+// doctor runs clustermaster doctor --all and looks for texts of findings.
+func (m *Master) doctor(t *testing.T, balancer string, want ...string) {
+	t.Helper()
+	r := m.own(t, "doctor", "--all", "--json", "--balancer", balancer)
+	type findings []struct{ Check, Level, Text, Remedy string }
+	var page struct {
+		Masters []struct {
+			Master   string
+			Findings findings
+		}
+		Cluster findings
+	}
+	if err := json.Unmarshal([]byte(r.Stdout), &page); err != nil {
+		t.Fatalf("%v\n%v", err, r)
+	}
+	var all findings
+	for _, one := range page.Masters {
+		all = append(all, one.Findings...)
+	}
+	all = append(all, page.Cluster...)
+	if len(page.Masters) != 3 || r.Code == 0 {
+		t.Errorf("doctor: %v", r)
+	}
+	for _, w := range want {
+		if !strings.Contains(fmt.Sprint(all), w) {
+			t.Errorf("doctor: no %q in\n%v", w, r)
+		}
 	}
 }
