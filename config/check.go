@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"clustermaster/internal/seal"
-	"clustermaster/internal/yaml11"
+	"clustermaster/value"
 )
 
 // check finds what no single type or range can tell.
@@ -180,17 +180,17 @@ func (l *loader) checkMissing() {
 		l.refuse("ext_pillar", "the external pillar %q is not built in, its data would be missing from every minion's pillar; take it out", name)
 	}
 	for _, e := range o.ExternalAuth {
-		switch name := textOf(e.Key); {
+		switch name := value.Str(e.Key); {
 		case name == "auto":
 			l.warn("external_auth", "the back end auto lets everybody in with any password; it is for tests only")
 		case !slices.Contains([]string{"file", "ldap", "pam", "rest", "sharedsecret"}, name):
 			l.refuse("external_auth", "the back end %q is not built in; use auto, file, ldap, pam, rest or sharedsecret", name)
 		}
 	}
-	if tops, ok := o.Extra["master_tops"].(yaml11.Map); ok {
+	if tops, ok := o.Extra["master_tops"].(value.Map); ok {
 		for _, e := range tops {
 			if e.Key != "ext_nodes" && e.Key != "saltclass" {
-				l.refuse("master_tops", "%q is not built in, its states would be missing from every highstate; take it out, or have a command print them for ext_nodes", textOf(e.Key))
+				l.refuse("master_tops", "%q is not built in, its states would be missing from every highstate; take it out, or have a command print them for ext_nodes", value.Str(e.Key))
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func isEmpty(v any) bool {
 		return v == ""
 	case []any:
 		return len(v) == 0
-	case yaml11.Map:
+	case value.Map:
 		return len(v) == 0
 	}
 	return false
@@ -237,12 +237,12 @@ func moduleNames(v any) []string {
 	var names []string
 	for _, x := range list {
 		switch x := x.(type) {
-		case yaml11.Map:
+		case value.Map:
 			for _, e := range x {
 				names = append(names, fmt.Sprint(e.Key))
 			}
 		default:
-			names = append(names, textOf(x))
+			names = append(names, value.Str(x))
 		}
 	}
 	return names

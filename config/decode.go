@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermaster/internal/yaml11"
+	"clustermaster/value"
 )
 
 // kinds names a type of the table for a reader.
@@ -39,7 +40,7 @@ func describe(v any) string {
 		return "the number " + strings.TrimSuffix(string(yaml11.Dump(v)), "\n")
 	case []any:
 		return "a list"
-	case yaml11.Map:
+	case value.Map:
 		return "a mapping"
 	}
 	return "a value that isn't plain data"
@@ -65,7 +66,7 @@ func conform(types []string, v any) error {
 		case "list":
 			_, ok = v.([]any)
 		case "dict":
-			_, ok = v.(yaml11.Map)
+			_, ok = v.(value.Map)
 			ok = ok || isEmptyList(v)
 		}
 		if ok {
@@ -92,27 +93,6 @@ func isText(v any) bool {
 		return true
 	}
 	return false
-}
-
-// textOf is Python's str() of a plain value.
-func textOf(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case nil:
-		return "None"
-	case bool:
-		if v {
-			return "True"
-		}
-		return "False"
-	case float64:
-		if a := math.Abs(v); a == 0 || a >= 1e-4 && a < 1e16 {
-			return strings.TrimSuffix(string(yaml11.Dump(v)), "\n")
-		}
-		return strconv.FormatFloat(v, 'g', -1, 64)
-	}
-	return fmt.Sprint(v)
 }
 
 // whole is a whole number, also one written in quotes or with .0 behind it.
@@ -160,7 +140,7 @@ func texts(v any) ([]string, bool) {
 			if !isText(x) {
 				return nil, false
 			}
-			list[i] = textOf(x)
+			list[i] = value.Str(x)
 		}
 		return list, true
 	}
@@ -182,7 +162,7 @@ func assign(field reflect.Value, tag reflect.StructTag, v any) error {
 		if !isText(v) {
 			return fmt.Errorf("is %s; text is needed, so put it in quotes", describe(v))
 		}
-		s := textOf(v)
+		s := value.Str(v)
 		if allowed := tag.Get("oneof"); allowed != "" && !slices.Contains(strings.Fields(allowed), strings.ToLower(s)) {
 			return fmt.Errorf("is %q; one of %s is needed", s, strings.Join(strings.Fields(allowed), ", "))
 		}
@@ -227,7 +207,7 @@ func assign(field reflect.Value, tag reflect.StructTag, v any) error {
 			return fmt.Errorf("is %s; a list is needed", describe(v))
 		}
 		field.Set(reflect.ValueOf(list))
-	case yaml11.Map:
+	case value.Map:
 		m, err := mapping(v)
 		if err != nil {
 			return err
@@ -262,18 +242,18 @@ func within(tag reflect.StructTag, n float64) error {
 
 // mapping takes a mapping, or a list of mappings of one key as Salt does for
 // nodegroups.
-func mapping(v any) (yaml11.Map, error) {
+func mapping(v any) (value.Map, error) {
 	switch v := v.(type) {
-	case yaml11.Map:
+	case value.Map:
 		return v, nil
 	case []any:
-		m := yaml11.Map{}
+		m := value.Map{}
 		for _, x := range v {
-			one, ok := x.(yaml11.Map)
+			one, ok := x.(value.Map)
 			if !ok || len(one) != 1 {
 				return nil, fmt.Errorf("is a list; a mapping or a list of mappings with one key each is needed")
 			}
-			m = m.Set(textOf(one[0].Key), one[0].Value)
+			m = m.Set(value.Str(one[0].Key), one[0].Value)
 		}
 		return m, nil
 	}
@@ -281,13 +261,13 @@ func mapping(v any) (yaml11.Map, error) {
 }
 
 func roots(v any) (Roots, error) {
-	m, ok := v.(yaml11.Map)
+	m, ok := v.(value.Map)
 	if !ok {
 		return nil, fmt.Errorf("is %s; a mapping of environment to list of folders is needed, like {base: [/srv/salt]}", describe(v))
 	}
 	r := make(Roots, 0, len(m))
 	for _, e := range m {
-		env := Env{Name: textOf(e.Key)}
+		env := Env{Name: value.Str(e.Key)}
 		list, ok := e.Value.([]any)
 		if !ok && e.Value != nil {
 			return nil, fmt.Errorf("environment %s is %s; a list of folders is needed, like [/srv/salt]", env.Name, describe(e.Value))
@@ -296,7 +276,7 @@ func roots(v any) (Roots, error) {
 			if !isText(x) {
 				return nil, fmt.Errorf("environment %s has %s in its list; names of folders are needed", env.Name, describe(x))
 			}
-			dir := textOf(x)
+			dir := value.Str(x)
 			if matches := glob(dir); strings.ContainsAny(dir, "*?[") && len(matches) > 0 {
 				env.Dirs = append(env.Dirs, matches...)
 			} else {

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/yaml11"
+	"clustermaster/value"
 )
 
 // DefaultDir is where Salt looks for its files.
@@ -137,7 +137,7 @@ func (l *loader) hours(s *source) {
 }
 
 // fill sets defaults, then what was read.
-func (l *loader) fill(values yaml11.Map) {
+func (l *loader) fill(values value.Map) {
 	fields := reflect.ValueOf(l.o).Elem()
 	types := fields.Type()
 	t := table()
@@ -154,7 +154,7 @@ func (l *loader) fill(values yaml11.Map) {
 		name := e.Key.(string) // parse made them text
 		l.o.Extra[name] = e.Value
 		if isSecret(name) && e.Value != nil {
-			l.o.Extra[name] = Secret(textOf(e.Value))
+			l.o.Extra[name] = Secret(value.Str(e.Value))
 		}
 		k, ok := t[name]
 		switch {

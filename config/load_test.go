@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermaster/value"
 )
 
 var update = flag.Bool("update", false, "rewrite the messages in testdata")
@@ -282,7 +284,7 @@ func FuzzLoad(f *testing.F) {
 		p.values = p.values.Set("default_include", []any{}).Set("include", []any{})
 		o := &Options{ConfFile: "master", Extra: map[string]any{}, origins: p.origins}
 		l := &loader{o: o}
-		s := source{values: mergeDeep(p.values, p.values), origins: p.origins}
+		s := source{values: value.Recurse(p.values, p.values, true), origins: p.origins}
 		l.aliases(&s)
 		l.fill(s.values)
 		o.paths(host{name: "box", user: "root"})

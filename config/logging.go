@@ -2,6 +2,7 @@ package config
 
 import (
 	"clustermaster/internal/saltlog"
+	"clustermaster/value"
 )
 
 // checkLogging finds formats, levels and syslog addresses that can't be used.
@@ -31,7 +32,7 @@ func (l *loader) checkLogging() {
 func (o *Options) GranularLevels() map[string]string {
 	levels := make(map[string]string, len(o.LogGranularLevels))
 	for _, e := range o.LogGranularLevels {
-		levels[textOf(e.Key)] = textOf(e.Value)
+		levels[value.Str(e.Key)] = value.Str(e.Value)
 	}
 	return levels
 }

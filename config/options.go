@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"clustermaster/internal/diskspace"
-	"clustermaster/internal/yaml11"
+	"clustermaster/value"
 )
 
 // Roots are folders per Salt environment, in the order of the file.
@@ -69,17 +69,17 @@ type Options struct {
 	PublishTimeout      time.Duration `opt:"publish_timeout" min:"0"`
 
 	// Logging. Times and lines as Salt formats them.
-	LogFile           string     `opt:"log_file"`
-	LogLevel          string     `opt:"log_level" oneof:"all garbage trace debug profile info warning error critical quiet"`
-	LogLevelLogfile   string     `opt:"log_level_logfile" oneof:"all garbage trace debug profile info warning error critical quiet"`
-	KeyLogfile        string     `opt:"key_logfile"`
-	LogFmtConsole     string     `opt:"log_fmt_console"`
-	LogFmtLogfile     string     `opt:"log_fmt_logfile"`
-	LogDatefmt        string     `opt:"log_datefmt"`
-	LogDatefmtLogfile string     `opt:"log_datefmt_logfile"`
-	LogGranularLevels yaml11.Map `opt:"log_granular_levels"`
-	LogRotateMaxBytes int        `opt:"log_rotate_max_bytes" min:"0"`
-	LogRotateBackups  int        `opt:"log_rotate_backup_count" min:"0"`
+	LogFile           string    `opt:"log_file"`
+	LogLevel          string    `opt:"log_level" oneof:"all garbage trace debug profile info warning error critical quiet"`
+	LogLevelLogfile   string    `opt:"log_level_logfile" oneof:"all garbage trace debug profile info warning error critical quiet"`
+	KeyLogfile        string    `opt:"key_logfile"`
+	LogFmtConsole     string    `opt:"log_fmt_console"`
+	LogFmtLogfile     string    `opt:"log_fmt_logfile"`
+	LogDatefmt        string    `opt:"log_datefmt"`
+	LogDatefmtLogfile string    `opt:"log_datefmt_logfile"`
+	LogGranularLevels value.Map `opt:"log_granular_levels"`
+	LogRotateMaxBytes int       `opt:"log_rotate_max_bytes" min:"0"`
+	LogRotateBackups  int       `opt:"log_rotate_backup_count" min:"0"`
 
 	// Cluster.
 	ClusterID                   string        `opt:"cluster_id"`
@@ -168,20 +168,20 @@ type Options struct {
 	AuthEvents                bool          `opt:"auth_events"`
 
 	// Who may run what.
-	PublisherACL             yaml11.Map    `opt:"publisher_acl"`
-	PublisherACLBlacklist    yaml11.Map    `opt:"publisher_acl_blacklist"`
+	PublisherACL             value.Map     `opt:"publisher_acl"`
+	PublisherACLBlacklist    value.Map     `opt:"publisher_acl_blacklist"`
 	ClientACLVerify          bool          `opt:"client_acl_verify"`
 	SudoACL                  bool          `opt:"sudo_acl"`
 	PermissiveACL            bool          `opt:"permissive_acl"`
-	ExternalAuth             yaml11.Map    `opt:"external_auth"`
+	ExternalAuth             value.Map     `opt:"external_auth"`
 	EauthACLModule           string        `opt:"eauth_acl_module"`
 	SharedSecret             Secret        `opt:"sharedsecret"`
 	TokenFile                string        `opt:"token_file"`
 	TokenExpire              time.Duration `opt:"token_expire" min:"1"`
 	TokenExpireUserOverride  any           `opt:"token_expire_user_override"`
 	KeepACLInToken           bool          `opt:"keep_acl_in_token"`
-	Peer                     yaml11.Map    `opt:"peer"`
-	PeerRun                  yaml11.Map    `opt:"peer_run" own:"{}"`
+	Peer                     value.Map     `opt:"peer"`
+	PeerRun                  value.Map     `opt:"peer_run" own:"{}"`
 	FileRecv                 bool          `opt:"file_recv"`
 	FileRecvMaxSize          int           `opt:"file_recv_max_size" min:"0"`
 	FileRecvMaxDaily         int           `opt:"file_recv_max_daily" own:"10240" min:"0"`
@@ -216,14 +216,14 @@ type Options struct {
 	StateAggregate              any           `opt:"state_aggregate"`
 	StateMaxParallel            int           `opt:"state_max_parallel" min:"0"`
 	DisabledRequisites          []string      `opt:"disabled_requisites" own:"[]"`
-	GlobalStateConditions       yaml11.Map    `opt:"global_state_conditions"`
+	GlobalStateConditions       value.Map     `opt:"global_state_conditions"`
 	Local                       bool          `opt:"local"`
 	Test                        bool          `opt:"test"`
-	JinjaEnv                    yaml11.Map    `opt:"jinja_env"`
-	JinjaSLSEnv                 yaml11.Map    `opt:"jinja_sls_env"`
+	JinjaEnv                    value.Map     `opt:"jinja_env"`
+	JinjaSLSEnv                 value.Map     `opt:"jinja_sls_env"`
 	JinjaLstripBlocks           bool          `opt:"jinja_lstrip_blocks"`
 	JinjaTrimBlocks             bool          `opt:"jinja_trim_blocks"`
-	Nodegroups                  yaml11.Map    `opt:"nodegroups"`
+	Nodegroups                  value.Map     `opt:"nodegroups"`
 	PillarOpts                  bool          `opt:"pillar_opts"`
 	PillarMergeLists            bool          `opt:"pillar_merge_lists"`
 	PillarSourceMergingStrategy string        `opt:"pillar_source_merging_strategy" oneof:"smart recurse aggregate overwrite none list"`
@@ -259,7 +259,7 @@ type Options struct {
 	PresenceEvents          bool          `opt:"presence_events" own:"false"`
 	OrderMasters            bool          `opt:"order_masters"`
 	Syndics                 []string      `opt:"syndics" own:"[]"`
-	Schedule                yaml11.Map    `opt:"schedule"`
+	Schedule                value.Map     `opt:"schedule"`
 	Reactor                 []any         `opt:"reactor"`
 	ReactorWorkerThreads    int           `opt:"reactor_worker_threads" min:"1"`
 	ReactorWorkerHWM        int           `opt:"reactor_worker_hwm" min:"1"`

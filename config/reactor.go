@@ -1,18 +1,20 @@
 package config
 
-import "clustermaster/internal/yaml11"
+import (
+	"clustermaster/value"
+)
 
 // checkReactor names the entries of the option reactor that Salt passes over in silence.
 func (l *loader) checkReactor() {
 	for i, e := range l.o.Reactor {
-		m, ok := e.(yaml11.Map)
+		m, ok := e.(value.Map)
 		if !ok || len(m) != 1 {
 			l.warn("reactor", "entry %d is no map of one tag to files and counts for nothing: write - 'my/tag': [/srv/reactor/file.sls]", i+1)
 			continue
 		}
 		tag, ok := m[0].Key.(string)
 		if !ok {
-			l.warn("reactor", "entry %d has %s in place of a tag and counts for nothing: write it in quotes", i+1, textOf(m[0].Key))
+			l.warn("reactor", "entry %d has %s in place of a tag and counts for nothing: write it in quotes", i+1, value.Str(m[0].Key))
 			continue
 		}
 		switch files := m[0].Value.(type) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/internal/yaml11"
+	"clustermaster/value"
 )
 
 // testdata/scenarios.json comes from the real Salt (testdata/scenarios.py).
@@ -106,7 +106,7 @@ func plain(v any) any {
 			list = append(list, plain(x))
 		}
 		return list
-	case yaml11.Map:
+	case value.Map:
 		m := map[string]any{}
 		for _, e := range v {
 			m[fmt.Sprint(e.Key)] = plain(e.Value)

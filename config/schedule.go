@@ -3,17 +3,17 @@ package config
 import (
 	"slices"
 
-	"clustermaster/internal/yaml11"
+	"clustermaster/value"
 )
 
 // checkSchedule names entries of the option schedule that can't run whatever the time is; the rest is told when the master starts.
 func (l *loader) checkSchedule() {
 	for _, e := range l.o.Schedule {
-		name := textOf(e.Key)
+		name := value.Str(e.Key)
 		if slices.Contains([]string{"enabled", "splay", "skip_function", "skip_during_range"}, name) {
 			continue
 		}
-		entry, ok := e.Value.(yaml11.Map)
+		entry, ok := e.Value.(value.Map)
 		if !ok {
 			l.warn("schedule", "%s is no map and is not run: write function and a time", name)
 			continue

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"clustermaster/internal/yaml11"
+	"clustermaster/value"
 )
 
 // Bounds of what is read.
@@ -23,14 +24,14 @@ const (
 // source collects the files of a configuration.
 type source struct {
 	home     string
-	values   yaml11.Map // top-level options in force
+	values   value.Map // top-level options in force
 	origins  map[string]origin
 	warnings []Warning
 }
 
 // part is the content of one file, or of a list of merged ones.
 type part struct {
-	values  yaml11.Map
+	values  value.Map
 	origins map[string]origin
 }
 
@@ -74,11 +75,11 @@ func (s *source) override(p part) {
 // include merges the files that a list of patterns names: mappings deeply, lists
 // joined without repeats, anything else the later file. A file that can't be read
 // is skipped with a warning, as Salt does.
-func (s *source) include(value any, from, option string, at origin, depth int) (part, error) {
+func (s *source) include(val any, from, option string, at origin, depth int) (part, error) {
 	all := part{origins: map[string]origin{}}
-	patterns, ok := texts(value)
+	patterns, ok := texts(val)
 	if !ok {
-		return all, &Problem{File: at.file, Line: at.line, Option: option, Text: "is " + describe(value) + "; a file name or a list of file names is needed"}
+		return all, &Problem{File: at.file, Line: at.line, Option: option, Text: "is " + describe(val) + "; a file name or a list of file names is needed"}
 	}
 	if depth > maxIncludeDepth {
 		return all, &Problem{File: at.file, Line: at.line, Option: option, Text: fmt.Sprintf("files include each other more than %d deep; take the circle out", maxIncludeDepth)}
@@ -111,7 +112,7 @@ func (s *source) include(value any, from, option string, at origin, depth int) (
 					p.origins[name] = deeper.origins[name]
 				}
 			}
-			all.values = mergeDeep(all.values, p.values)
+			all.values = value.Recurse(all.values, p.values, true)
 			for name, o := range p.origins {
 				all.origins[name] = o
 			}
@@ -160,7 +161,7 @@ func parse(path string, b []byte) (part, error) {
 	}
 	p := part{origins: map[string]origin{}}
 	switch v := doc.Value.(type) {
-	case yaml11.Map:
+	case value.Map:
 		p.values = v
 	case nil:
 	default:
@@ -177,7 +178,7 @@ func parse(path string, b []byte) (part, error) {
 		}
 		p.origins[name] = origin{path, doc.Lines[name]}
 		if name == "id" {
-			p.values[i].Value = textOf(e.Value)
+			p.values[i].Value = value.Str(e.Value)
 		}
 	}
 	return p, nil
@@ -200,45 +201,4 @@ func fromTemplate(path string) (part, error) {
 		return part{}, fmt.Errorf("copy %s.template: %w", path, err)
 	}
 	return readFile(path)
-}
-
-func mergeDeep(dst, src yaml11.Map) yaml11.Map {
-	for _, e := range src {
-		at := -1
-		for i := range dst {
-			if equal(dst[i].Key, e.Key) {
-				at = i
-				break
-			}
-		}
-		if at < 0 {
-			dst = append(dst, e)
-			continue
-		}
-		switch v := e.Value.(type) {
-		case yaml11.Map:
-			if old, ok := dst[at].Value.(yaml11.Map); ok {
-				dst[at].Value = mergeDeep(slices.Clone(old), v)
-				continue
-			}
-		case []any:
-			if old, ok := dst[at].Value.([]any); ok {
-				joined := slices.Clone(old)
-				for _, x := range v {
-					if !slices.ContainsFunc(old, func(y any) bool { return equal(x, y) }) {
-						joined = append(joined, x)
-					}
-				}
-				dst[at].Value = joined
-				continue
-			}
-		}
-		dst[at].Value = e.Value
-	}
-	return dst
-}
-
-// equal compares two values by how they print; the type shows in the text.
-func equal(a, b any) bool {
-	return bytes.Equal(yaml11.Dump(a), yaml11.Dump(b))
 }

@@ -4,11 +4,11 @@ import (
 	"maps"
 	"slices"
 
-	"clustermaster/internal/yaml11"
+	"clustermaster/value"
 )
 
 // Values returns every option by name: as it was read, with paths worked out, or its default. Secrets are Secret.
-func (o *Options) Values() yaml11.Map {
+func (o *Options) Values() value.Map {
 	t := table()
 	names := slices.Collect(maps.Keys(t))
 	for name := range o.Extra {
@@ -17,7 +17,7 @@ func (o *Options) Values() yaml11.Map {
 		}
 	}
 	slices.Sort(names)
-	out := make(yaml11.Map, 0, len(names))
+	out := make(value.Map, 0, len(names))
 	for _, name := range names {
 		v, given := o.Extra[name]
 		if !given {
@@ -43,19 +43,19 @@ func (o *Options) Values() yaml11.Map {
 		case "conf_file":
 			v = o.ConfFile
 		}
-		out = append(out, yaml11.Pair{Key: name, Value: v})
+		out = append(out, value.Pair{Key: name, Value: v})
 	}
 	return out
 }
 
-func (r Roots) values() yaml11.Map {
-	out := make(yaml11.Map, len(r))
+func (r Roots) values() value.Map {
+	out := make(value.Map, len(r))
 	for i, e := range r {
 		dirs := make([]any, len(e.Dirs))
 		for j, d := range e.Dirs {
 			dirs[j] = d
 		}
-		out[i] = yaml11.Pair{Key: e.Name, Value: dirs}
+		out[i] = value.Pair{Key: e.Name, Value: dirs}
 	}
 	return out
 }

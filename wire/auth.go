@@ -4,6 +4,8 @@ import (
 	"encoding/pem"
 	"fmt"
 	"strings"
+
+	"clustermaster/value"
 )
 
 // SignIn is the load of an _auth request.
@@ -18,7 +20,7 @@ type SignIn struct {
 	// Token is a text that only we can decrypt and the minion wants to see again; nil if there is none.
 	Token []byte
 	// AutosignGrains are grains that may let the master accept the key by itself.
-	AutosignGrains Map
+	AutosignGrains value.Map
 }
 
 // maxOffered is the longest text of an offered key, in bytes; a key of 16,384 bits takes 2,900.
@@ -72,7 +74,7 @@ func ParseSignIn(e Envelope) (SignIn, *Refusal) {
 	}
 	s.Token = e.Clear.Bytes("token")
 	grains, _ := e.Clear.Get("autosign_grains")
-	s.AutosignGrains, _ = grains.(Map)
+	s.AutosignGrains, _ = grains.(value.Map)
 	return s, nil
 }
 
@@ -99,9 +101,9 @@ func offeredKey(text string) bool {
 // the shape that the request's version asks for.
 func AuthReply(k *PrivateKey, s SignIn, version int, ret any) ([]byte, error) {
 	if version < 2 {
-		return UnsignedAuth(Map{{"ret", ret}})
+		return UnsignedAuth(value.Map{{Key: "ret", Value: ret}})
 	}
-	return SignedAuth(k, s.SigAlgo, Map{{"ret", ret}, {"nonce", s.Nonce}})
+	return SignedAuth(k, s.SigAlgo, value.Map{{Key: "ret", Value: ret}, {Key: "nonce", Value: s.Nonce}})
 }
 
 // Grant is what an accepted minion gets.
@@ -129,9 +131,9 @@ func (g Grant) Reply(s SignIn, version int) ([]byte, error) {
 	if !KnownEncryption(s.EncAlgo) {
 		return BadEncAlgo().Reply, nil
 	}
-	load := Map{{"enc", "pub"}, {"pub_key", g.Master.Public().Text()}, {"publish_port", g.PublishPort}}
+	load := value.Map{{Key: "enc", Value: "pub"}, {Key: "pub_key", Value: g.Master.Public().Text()}, {Key: "publish_port", Value: g.PublishPort}}
 	if g.PubSig != "" {
-		load = append(load, Pair{"pub_sig", g.PubSig})
+		load = append(load, value.Pair{Key: "pub_sig", Value: g.PubSig})
 	}
 	if s.Token != nil {
 		if clear, err := g.Master.Decrypt(s.EncAlgo, s.Token); err == nil {
@@ -139,7 +141,7 @@ func (g Grant) Reply(s SignIn, version int) ([]byte, error) {
 			if err != nil {
 				return nil, fmt.Errorf("sign-in reply of %q: token: %w", s.ID, err)
 			}
-			load = append(load, Pair{"token", token})
+			load = append(load, value.Pair{Key: "token", Value: token})
 		}
 	}
 	aes, err := g.Minion.Encrypt(s.EncAlgo, []byte(g.AES.String()))
@@ -156,9 +158,9 @@ func (g Grant) Reply(s SignIn, version int) ([]byte, error) {
 			return nil, fmt.Errorf("sign-in reply of %q: %w", s.ID, err)
 		}
 	}
-	load = append(load, Pair{"aes", aes}, Pair{"session", session}, Pair{"sig", sig})
+	load = append(load, value.Pair{Key: "aes", Value: aes}, value.Pair{Key: "session", Value: session}, value.Pair{Key: "sig", Value: sig})
 	if version < 2 {
 		return ClearReply(load)
 	}
-	return SignedAuth(g.Master, s.SigAlgo, append(load, Pair{"nonce", s.Nonce}))
+	return SignedAuth(g.Master, s.SigAlgo, append(load, value.Pair{Key: "nonce", Value: s.Nonce}))
 }

@@ -13,6 +13,8 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+
+	"clustermaster/value"
 )
 
 // answerAs answers a sign-in as the master of the vectors did.
@@ -118,11 +120,11 @@ func TestSignInEqualsLibrary(t *testing.T) {
 // masked returns an accepting reply with its random parts zeroed.
 func masked(t *testing.T, reply []byte) []byte {
 	t.Helper()
-	m, err := UnpackMap(reply)
+	m, err := value.UnpackMap(reply)
 	if err != nil {
 		t.Fatal(err)
 	}
-	zero := func(m Map, keys ...string) {
+	zero := func(m value.Map, keys ...string) {
 		for _, k := range keys {
 			if b := m.Bytes(k); b != nil {
 				m.Set(k, make([]byte, len(b)))
@@ -130,7 +132,7 @@ func masked(t *testing.T, reply []byte) []byte {
 		}
 	}
 	if load := m.Bytes("load"); load != nil {
-		in, err := UnpackMap(load)
+		in, err := value.UnpackMap(load)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,12 +147,14 @@ func masked(t *testing.T, reply []byte) []byte {
 
 func TestParseSignInRefuses(t *testing.T) {
 	key := goldenKey(t, "minion").Public().Text()
-	good := Map{{"cmd", "_auth"}, {"id", "m1"}, {"pub", key}, {"nonce", docNonce}}
-	pub := func(text string) Map { return append(good.Without("pub"), Pair{"pub", text}) }
-	nonce := func(text string) Map { return append(good.Without("nonce"), Pair{"nonce", text}) }
+	good := value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "m1"}, {Key: "pub", Value: key}, {Key: "nonce", Value: docNonce}}
+	pub := func(text string) value.Map { return append(good.Without("pub"), value.Pair{Key: "pub", Value: text}) }
+	nonce := func(text string) value.Map {
+		return append(good.Without("nonce"), value.Pair{Key: "nonce", Value: text})
+	}
 	tests := []struct {
 		name    string
-		load    Map
+		load    value.Map
 		version int
 		reason  string
 	}{
@@ -164,7 +168,7 @@ func TestParseSignInRefuses(t *testing.T) {
 		{"long nonce", nonce(docNonce + "0"), 2, "auth_nonce"},
 		{"nonce of 32 characters and more bytes", nonce(docNonce[1:] + "\u00fc"), 3, "auth_nonce"},
 		{"nonce with a line break", nonce(docNonce[1:] + "\n"), 3, "auth_nonce"},
-		{"pub bytes", append(good.Without("pub"), Pair{"pub", []byte{0xff}}), 3, "auth_pub"},
+		{"pub bytes", append(good.Without("pub"), value.Pair{Key: "pub", Value: []byte{0xff}}), 3, "auth_pub"},
 		{"pub empty", pub(""), 3, "auth_pub_not_a_key"},
 		{"pub text", pub("not a key"), 1, "auth_pub_not_a_key"},
 		{"pub of 8 KiB", pub(key + strings.Repeat("\n", 8<<10-len(key))), 3, ""},
@@ -180,7 +184,7 @@ func TestParseSignInRefuses(t *testing.T) {
 		{"pub of 1024 bits", pub(publicKey(t, 1024)), 3, ""},
 		{"pub of 16384 bits", pub(publicKey(t, 16384)), 3, ""},
 		{"pub of 16385 bits", pub(publicKey(t, 16385)), 3, "auth_pub_not_a_key"},
-		{"nonce int", append(good.Without("nonce"), Pair{"nonce", 1}), 3, "auth_nonce"},
+		{"nonce int", append(good.Without("nonce"), value.Pair{Key: "nonce", Value: 1}), 3, "auth_nonce"},
 	}
 	for _, tt := range tests {
 		_, refusal := ParseSignIn(Envelope{Enc: "clear", Version: tt.version, Clear: tt.load})
@@ -188,7 +192,7 @@ func TestParseSignInRefuses(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", tt.name, refusal, tt.reason)
 		}
 	}
-	s, _ := ParseSignIn(Envelope{Version: 3, Clear: append(good, Pair{"enc_algo", 1}, Pair{"sig_algo", nil}, Pair{"autosign_grains", Map{{"role", "web"}}}, Pair{"token", "text"})})
+	s, _ := ParseSignIn(Envelope{Version: 3, Clear: append(good, value.Pair{Key: "enc_algo", Value: 1}, value.Pair{Key: "sig_algo", Value: nil}, value.Pair{Key: "autosign_grains", Value: value.Map{{Key: "role", Value: "web"}}}, value.Pair{Key: "token", Value: "text"})})
 	if KnownEncryption(s.EncAlgo) || KnownSignature(s.SigAlgo) || s.AutosignGrains.String("role") != "web" || string(s.Token) != "text" {
 		t.Errorf("got %+v", s)
 	}
@@ -225,17 +229,17 @@ func publicText(t *testing.T, key any) string {
 func TestSignInReplyIsNoPublication(t *testing.T) {
 	master := goldenKey(t, "master")
 	crypt := NewCrypticle(mustKey(t, golden().AES))
-	good := Map{{"cmd", "_auth"}, {"id", "m1"}, {"pub", goldenKey(t, "minion").Public().Text()}}
-	sealed, err := crypt.sealValue(nil, Map{{"fun", "cmd.run"}}, "", false)
+	good := value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "m1"}, {Key: "pub", Value: goldenKey(t, "minion").Public().Text()}}
+	sealed, err := crypt.sealValue(nil, value.Map{{Key: "fun", Value: "cmd.run"}}, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, nonce := range map[string]string{"sealed": string(sealed), "256 bytes": strings.Repeat("x", 256), "signature": string(sealed[len(sealed)-32:])} {
-		if _, refusal := ParseSignIn(Envelope{Version: 3, Clear: append(good, Pair{"nonce", nonce})}); reason(refusal) != "auth_nonce" {
+		if _, refusal := ParseSignIn(Envelope{Version: 3, Clear: append(good, value.Pair{Key: "nonce", Value: nonce})}); reason(refusal) != "auth_nonce" {
 			t.Errorf("%s: got %v", name, refusal)
 		}
 	}
-	s, refusal := ParseSignIn(Envelope{Version: 3, Clear: append(good, Pair{"nonce", docNonce})})
+	s, refusal := ParseSignIn(Envelope{Version: 3, Clear: append(good, value.Pair{Key: "nonce", Value: docNonce})})
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
@@ -244,7 +248,7 @@ func TestSignInReplyIsNoPublication(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reply, err := UnpackMap(b)
+		reply, err := value.UnpackMap(b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,9 +326,9 @@ func TestOpenAuthReplyRefuses(t *testing.T) {
 		}
 		return b
 	}
-	inner := func(k *PrivateKey, change func(Map) Map) []byte {
-		outer, _ := UnpackMap(reply(grant))
-		m, _ := UnpackMap(outer.Bytes("load"))
+	inner := func(k *PrivateKey, change func(value.Map) value.Map) []byte {
+		outer, _ := value.UnpackMap(reply(grant))
+		m, _ := value.UnpackMap(outer.Bytes("load"))
 		b, err := SignedAuth(k, SigSHA1, change(m))
 		if err != nil {
 			t.Fatal(err)
@@ -344,8 +348,8 @@ func TestOpenAuthReplyRefuses(t *testing.T) {
 	cached := with(func(a *AuthRequest) { a.Master = sign.Public() })
 	verifying := with(func(a *AuthRequest) { a.VerifySign = sign.Public() })
 	pubText := master.Public().Text()
-	unsigned, _ := UnsignedAuth(Map{{"ret", true}})
-	unsignedOuter, _ := UnpackMap(reply(grant))
+	unsigned, _ := UnsignedAuth(value.Map{{Key: "ret", Value: true}})
+	unsignedOuter, _ := value.UnpackMap(reply(grant))
 	other := grant
 	other.AES[0] ^= 1
 	other.Signature, _ = KeySignature(master, grant.AES)
@@ -360,27 +364,29 @@ func TestOpenAuthReplyRefuses(t *testing.T) {
 		{"bad load", ask, mustPack("bad load"), ErrSignIn},
 		{"not msgpack", ask, []byte{0xc1}, ErrSignIn},
 		{"unsigned pending", ask, unsigned, ErrSignature},
-		{"load not packed", ask, mustPack(Map{{"enc", "clear"}, {"load", "x"}, {"sig", "x"}}), ErrSignIn},
+		{"load not packed", ask, mustPack(value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: "x"}, {Key: "sig", Value: "x"}}), ErrSignIn},
 		{"no outer signature", ask, mustPack(unsignedOuter.Without("sig")), ErrSignature},
-		{"outer signature of another", ask, inner(sign, func(m Map) Map { return m }), ErrSignature},
-		{"other nonce", ask, inner(master, func(m Map) Map { return m.Set("nonce", "x") }), ErrNonce},
+		{"outer signature of another", ask, inner(sign, func(m value.Map) value.Map { return m }), ErrSignature},
+		{"other nonce", ask, inner(master, func(m value.Map) value.Map { return m.Set("nonce", "x") }), ErrNonce},
 		{"other AES signature", ask, reply(other), ErrSignature},
-		{"no AES signature", ask, inner(master, func(m Map) Map { return m.Without("sig") }), ErrSignature},
-		{"no session", ask, inner(master, func(m Map) Map { return m.Without("session") }), ErrSignIn},
-		{"no session in v2", with(func(a *AuthRequest) { a.Version = 2 }), inner(master, func(m Map) Map { return m.Without("session") }), nil},
-		{"garbage session", ask, inner(master, func(m Map) Map { return m.Set("session", []byte{1}) }), ErrDecrypt},
-		{"garbage aes", ask, inner(master, func(m Map) Map { return m.Set("aes", []byte{1}) }), ErrDecrypt},
-		{"no port", ask, inner(master, func(m Map) Map { return m.Without("publish_port") }), ErrSignIn},
-		{"port 0", ask, inner(master, func(m Map) Map { return m.Set("publish_port", 0) }), ErrSignIn},
-		{"garbage master key", ask, inner(master, func(m Map) Map { return m.Set("pub_key", "x") }), ErrPEM},
+		{"no AES signature", ask, inner(master, func(m value.Map) value.Map { return m.Without("sig") }), ErrSignature},
+		{"no session", ask, inner(master, func(m value.Map) value.Map { return m.Without("session") }), ErrSignIn},
+		{"no session in v2", with(func(a *AuthRequest) { a.Version = 2 }), inner(master, func(m value.Map) value.Map { return m.Without("session") }), nil},
+		{"garbage session", ask, inner(master, func(m value.Map) value.Map { return m.Set("session", []byte{1}) }), ErrDecrypt},
+		{"garbage aes", ask, inner(master, func(m value.Map) value.Map { return m.Set("aes", []byte{1}) }), ErrDecrypt},
+		{"no port", ask, inner(master, func(m value.Map) value.Map { return m.Without("publish_port") }), ErrSignIn},
+		{"port 0", ask, inner(master, func(m value.Map) value.Map { return m.Set("publish_port", 0) }), ErrSignIn},
+		{"garbage master key", ask, inner(master, func(m value.Map) value.Map { return m.Set("pub_key", "x") }), ErrPEM},
 		{"changed master key", cached, reply(grant), ErrMasterKey},
-		{"changed master key, pending", cached, inner(master, func(Map) Map { return Map{{"ret", true}, {"nonce", docNonce}} }), ErrSignature},
+		{"changed master key, pending", cached, inner(master, func(value.Map) value.Map {
+			return value.Map{{Key: "ret", Value: true}, {Key: "nonce", Value: docNonce}}
+		}), ErrSignature},
 		{"pub_sig unasked", ask, reply(vouch(sign, pubText)), ErrPubSig},
 		{"pub_sig missing", verifying, reply(grant), ErrPubSig},
 		{"pub_sig good", verifying, reply(vouch(sign, pubText)), nil},
 		{"pub_sig of another", verifying, reply(vouch(master, pubText)), ErrPubSig},
 		{"pub_sig over another", verifying, reply(vouch(sign, "x")), ErrPubSig},
-		{"pub_sig not base64", verifying, inner(master, func(m Map) Map { return m.Set("pub_sig", "!") }), ErrPubSig},
+		{"pub_sig not base64", verifying, inner(master, func(m value.Map) value.Map { return m.Set("pub_sig", "!") }), ErrPubSig},
 		{"changed master key, vouched for", with(func(a *AuthRequest) { a.VerifySign, a.Master = sign.Public(), sign.Public() }), reply(vouch(sign, pubText)), nil},
 		{"same master key, not verified", with(func(a *AuthRequest) { a.VerifySign, a.Master = sign.Public(), master.Public() }), reply(vouch(master, "x")), nil},
 		{"same master key, always verified", with(func(a *AuthRequest) { a.VerifySign, a.Master, a.AlwaysVerify = sign.Public(), master.Public(), true }), reply(vouch(master, "x")), ErrPubSig},

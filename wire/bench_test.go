@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermaster/value"
 )
 
 // everyday is a return as it comes from a minion, and all that is needed to serve it.
@@ -22,10 +24,10 @@ func newEveryday(t testing.TB) everyday {
 		t.Fatal(err)
 	}
 	s := Sender{Version: 3, ID: "m1", Tok: d.tok, EncAlgo: EncSHA1, SigAlgo: SigSHA1}
-	d.payload, err = s.SealRequest(d.session, Map{
-		{"cmd", "_return"}, {"id", "m1"}, {"success", true}, {"return", strings.Repeat("line of output\n", 100)}, {"retcode", 0},
-		{"jid", "20261121093500438490"}, {"fun", "cmd.run"}, {"fun_args", []any{"ls"}}, {"user", "root"},
-		{"_stamp", "2026-11-21T09:35:00.793179+00:00"},
+	d.payload, err = s.SealRequest(d.session, value.Map{
+		{Key: "cmd", Value: "_return"}, {Key: "id", Value: "m1"}, {Key: "success", Value: true}, {Key: "return", Value: strings.Repeat("line of output\n", 100)}, {Key: "retcode", Value: 0},
+		{Key: "jid", Value: "20261121093500438490"}, {Key: "fun", Value: "cmd.run"}, {Key: "fun_args", Value: []any{"ls"}}, {Key: "user", Value: "root"},
+		{Key: "_stamp", Value: "2026-11-21T09:35:00.793179+00:00"},
 	}, docNonce, time.Unix(1795253700, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -44,8 +46,8 @@ func newEveryday(t testing.TB) everyday {
 // The budgets of allocations on the way of every request.
 func TestAllocations(t *testing.T) {
 	d := newEveryday(t)
-	nilReply := Raw{0xc0}
-	load := Map{{"fun", "test.ping"}, {"tgt", "*"}}
+	nilReply := value.Raw{0xc0}
+	load := value.Map{{Key: "fun", Value: "test.ping"}, {Key: "tgt", Value: "*"}}
 	if err := d.pub.VerifyToken(d.tok); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +157,7 @@ func BenchmarkUnpack(b *testing.B) {
 	b.SetBytes(int64(len(d.packed)))
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _ = Unpack(d.packed)
+		_, _ = value.Unpack(d.packed)
 	}
 }
 
@@ -188,9 +190,9 @@ func BenchmarkX931(b *testing.B) {
 
 func BenchmarkPrivateReply(b *testing.B) {
 	master, minion := goldenKey(b, "master"), goldenKey(b, "minion").Public()
-	value := Map{{"hello", "world"}}
+	val := value.Map{{Key: "hello", Value: "world"}}
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _ = PrivateReply(master, minion, EncSHA1, SigSHA1, docNonce, 3, "pillar", value)
+		_, _ = PrivateReply(master, minion, EncSHA1, SigSHA1, docNonce, 3, "pillar", val)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+
+	"clustermaster/value"
 )
 
 const (
@@ -190,7 +192,7 @@ func (c *Crypticle) sealValue(buf []byte, v any, nonce string, framed bool) ([]b
 	if _, err := rand.Read(b[room:]); err != nil {
 		return nil, fmt.Errorf("seal: make IV: %w", err)
 	}
-	b, err := AppendPack(append(append(b, mark...), nonce...), v)
+	b, err := value.AppendPack(append(append(b, mark...), nonce...), v)
 	if err != nil {
 		return nil, fmt.Errorf("seal: %w", err)
 	}
@@ -199,7 +201,7 @@ func (c *Crypticle) sealValue(buf []byte, v any, nonce string, framed bool) ([]b
 		return b[room:], nil
 	}
 	var h [room]byte
-	head, err := appendRawHead(h[:0], len(b)-room)
+	head, err := value.AppendTextHead(h[:0], len(b)-room)
 	if err != nil {
 		return nil, fmt.Errorf("seal: %w", err)
 	}
@@ -213,19 +215,19 @@ func packedGuess(v any) int {
 	switch v := v.(type) {
 	case nil, bool:
 		return 1
-	case Raw:
+	case value.Raw:
 		return len(v)
 	case []byte:
 		return len(v) + 5
 	case string:
 		return len(v) + 5
-	case RawMap:
+	case value.RawMap:
 		n := 5
 		for i := range v {
 			n += len(v[i].Key) + len(v[i].Value) + 3
 		}
 		return n
-	case Map:
+	case value.Map:
 		n := 5
 		for i := range v {
 			n += 16
@@ -234,7 +236,7 @@ func packedGuess(v any) int {
 				n += len(x)
 			case []byte:
 				n += len(x)
-			case Raw:
+			case value.Raw:
 				n += len(x)
 			}
 		}

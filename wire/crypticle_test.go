@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"clustermaster/value"
 )
 
 // docSealed are V1 to V4 of the protocol document, 4.3.
@@ -206,7 +208,7 @@ func TestCrypticleConcurrently(t *testing.T) {
 	for g := range 8 {
 		wg.Go(func() {
 			for i := range 200 {
-				packed, err := Pack(Map{{"g", g}, {"i", i}, {"pad", strings.Repeat("x", i)}})
+				packed, err := value.Pack(value.Map{{Key: "g", Value: g}, {Key: "i", Value: i}, {Key: "pad", Value: strings.Repeat("x", i)}})
 				if err != nil {
 					t.Error(err)
 					return

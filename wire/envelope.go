@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"clustermaster/value"
 )
 
 // MaxClear is the largest load, in bytes, that is accepted in clear, that is from anybody. A sign-in has about 1 kB.
@@ -39,7 +41,7 @@ type Envelope struct {
 	// EncAlgo and SigAlgo are what the minion chose for RSA in the reply; the SHA-1 forms if it did not.
 	EncAlgo, SigAlgo string
 	// Clear is the load of a clear request.
-	Clear Map
+	Clear value.Map
 	// Sealed is the load of an aes request, sharing the payload's memory: made with the session key of ID for version 3,
 	// with the AES key of all minions below.
 	Sealed []byte
@@ -95,7 +97,7 @@ func ParseEnvelopeWithin(lim EnvelopeLimits, payload []byte) (Envelope, *Refusal
 	if len(f.load) > MaxClear {
 		return Envelope{}, BadLoad("clear_too_long")
 	}
-	if refusal := checkID(f.load.textKey("id")); refusal != nil {
+	if refusal := checkID(f.load.Lookup("id")); refusal != nil {
 		return Envelope{}, refusal
 	}
 	if e.Enc == "" {
@@ -133,7 +135,7 @@ func (e Envelope) sealed(f envelopeFields) (Envelope, *Refusal) {
 
 // envelopeFields are the encoded values of an envelope; absent ones are empty.
 type envelopeFields struct {
-	enc, load, version, id, encAlgo, sigAlgo Raw
+	enc, load, version, id, encAlgo, sigAlgo value.Raw
 
 	weight int64 // of load
 }
@@ -142,85 +144,68 @@ type envelopeFields struct {
 // step, so only what is longer than any clear load can run out of steps.
 func scanEnvelope(payload []byte) (envelopeFields, *Refusal) {
 	var f envelopeFields
-	s := scanner{b: payload, most: maxSteps}
-	h, err := readHead(payload, 0)
-	if err != nil {
-		return f, routingError()
-	}
-	if h.kind != kindMap {
-		if end, err := s.skip(0, 0); err != nil || end != len(payload) {
-			return f, scanRefusal(err)
-		}
-		return f, BadLoad("no_envelope")
-	}
-	pos := h.end
-	for range h.n {
-		before := s.weight
-		behind, end, err := s.pair(pos, 1)
-		if err != nil {
-			return envelopeFields{}, scanRefusal(err)
-		}
-		f.set(payload[pos:behind], Raw(payload[behind:end:end]), s.weight-before)
-		pos = end
-	}
-	if pos != len(payload) {
-		return envelopeFields{}, routingError()
+	isMap, err := value.Scan(payload, maxSteps, f.set)
+	switch {
+	case err != nil:
+		return envelopeFields{}, scanRefusal(err)
+	case !isMap:
+		return envelopeFields{}, BadLoad("no_envelope")
 	}
 	return f, nil
 }
 
 func scanRefusal(err error) *Refusal {
-	if errors.Is(err, errSteps) {
+	if errors.Is(err, value.ErrTooMany) {
 		return BadLoad("clear_too_long")
 	}
 	return routingError()
 }
 
-func (f *envelopeFields) set(key, value Raw, weight int64) {
+func (f *envelopeFields) set(key, val value.Raw, weight int64) {
 	name, _ := key.Bytes()
 	switch string(name) {
 	case "enc":
-		f.enc = value
+		f.enc = val
 	case "load":
-		f.load, f.weight = value, weight
+		f.load, f.weight = val, weight
 	case "version":
-		f.version = value
+		f.version = val
 	case "id":
-		f.id = value
+		f.id = val
 	case "enc_algo":
-		f.encAlgo = value
+		f.encAlgo = val
 	case "sig_algo":
-		f.sigAlgo = value
+		f.sigAlgo = val
 	}
 }
 
 // parseVersion reads the version as leniently as Python's int does, where Salt survives it: texts that are no number, and
 // nil, are 0. Arrays and maps are refused.
-func parseVersion(r Raw) (int, bool) {
+func parseVersion(r value.Raw) (int, bool) {
 	if len(r) == 0 {
 		return 0, true
 	}
-	h, err := readHead(r, 0)
+	h, err := value.ReadHead(r, 0)
 	if err != nil {
 		return 0, false
 	}
-	switch h.kind {
-	case kindArray, kindMap:
+	switch h.Kind {
+	case value.KindArray, value.KindMap:
 		return 0, false
-	case kindTrue:
+	case value.KindTrue:
 		return 1, true
-	case kindInt:
-		return int(max(0, min(3, int64(h.bits)))), true
-	case kindUint:
+	case value.KindInt:
+		return int(max(0, min(3, int64(h.Bits)))), true
+	case value.KindUint:
 		return 3, true
-	case kindFloat:
-		f := math.Float64frombits(h.bits)
+	case value.KindFloat:
+		f := math.Float64frombits(h.Bits)
 		if math.IsNaN(f) {
 			return 0, true
 		}
 		return int(max(0, min(3, f))), true
-	case kindRaw:
-		s := strings.TrimFunc(string(r[h.end:h.end+min(h.n, 32)]), pythonSpace)
+	case value.KindRaw:
+		s := strings.TrimFunc(string(r[h.End:h.End+min(h.N, 32)]), value.IsSpace)
 		n, err := strconv.Atoi(s)
 		if err != nil {
 			return 0, true
@@ -231,7 +216,7 @@ func parseVersion(r Raw) (int, bool) {
 }
 
 // algorithm reads the name of an algorithm; one that is not text is kept as a name that no algorithm has.
-func algorithm(r Raw, absent string) string {
+func algorithm(r value.Raw, absent string) string {
 	if len(r) == 0 {
 		return absent
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermaster/value"
 )
 
 // receive does with a request what a master does, up to the command: the keys are those of the vectors, the only accepted
@@ -77,19 +79,19 @@ func TestRequestsEqualLibrary(t *testing.T) {
 				key = golden().Session
 			}
 			c := NewCrypticle(mustKey(t, key))
-			value, err := OpenReply(c, v.Reply, r.ReplyNonce(e))
+			val, err := OpenReply(c, v.Reply, r.ReplyNonce(e))
 			if err != nil {
 				t.Fatalf("reply: %v", err)
 			}
-			if v.Value != nil && !bytes.Equal(value, v.Value) {
-				t.Errorf("reply: got %x, want %x", value, v.Value)
+			if v.Value != nil && !bytes.Equal(val, v.Value) {
+				t.Errorf("reply: got %x, want %x", val, v.Value)
 			}
-			own, err := SealedReply(c, value, r.ReplyNonce(e))
+			own, err := SealedReply(c, val, r.ReplyNonce(e))
 			if err != nil || len(own) != len(v.Reply) {
 				t.Errorf("our reply has %d bytes, theirs %d: %v", len(own), len(v.Reply), err)
 			}
 			again, err := OpenReply(c, own, r.ReplyNonce(e))
-			if err != nil || !bytes.Equal(again, value) {
+			if err != nil || !bytes.Equal(again, val) {
 				t.Errorf("our reply opens to %x, %v", again, err)
 			}
 			if r.Cmd != "_return" || r.Load.String("cmd") != "_return" {
@@ -107,8 +109,8 @@ func TestRequestsEqualLibrary(t *testing.T) {
 
 // Conformance 14 and the first row of 7.6.
 func TestParseEnvelopeUndecodable(t *testing.T) {
-	want := mustPack(Map{{"error", "Routing error"}})
-	good := mustPack(Map{{"enc", "clear"}, {"load", Map{}}})
+	want := mustPack(value.Map{{Key: "error", Value: "Routing error"}})
+	good := mustPack(value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: value.Map{}}})
 	for name, payload := range map[string][]byte{
 		"empty": {}, "trailing": append(good, 0), "cut": good[:len(good)-1], "array key": unhex(t, "8190c0"), "text": []byte("GET / HTTP/1.1\r\n\r\n"),
 		"zmtp": unhex(t, "ff00000000000000017f"), "deep": bytes.Repeat([]byte{0x91}, 1<<20),
@@ -121,18 +123,18 @@ func TestParseEnvelopeUndecodable(t *testing.T) {
 
 // Conformance 11: every form of text for every key of the envelope.
 func TestParseEnvelopeForms(t *testing.T) {
-	forms := map[string]func(s string) Raw{
-		"raw":   func(s string) Raw { return mustPack(s) },
-		"raw16": func(s string) Raw { return append(Raw{0xda, byte(len(s) >> 8), byte(len(s))}, s...) },
-		"str8":  func(s string) Raw { return append(Raw{0xd9, byte(len(s))}, s...) },
-		"bin8":  func(s string) Raw { return append(Raw{0xc4, byte(len(s))}, s...) },
-		"bin16": func(s string) Raw { return append(Raw{0xc5, byte(len(s) >> 8), byte(len(s))}, s...) },
+	forms := map[string]func(s string) value.Raw{
+		"raw":   func(s string) value.Raw { return mustPack(s) },
+		"raw16": func(s string) value.Raw { return append(value.Raw{0xda, byte(len(s) >> 8), byte(len(s))}, s...) },
+		"str8":  func(s string) value.Raw { return append(value.Raw{0xd9, byte(len(s))}, s...) },
+		"bin8":  func(s string) value.Raw { return append(value.Raw{0xc4, byte(len(s))}, s...) },
+		"bin16": func(s string) value.Raw { return append(value.Raw{0xc5, byte(len(s) >> 8), byte(len(s))}, s...) },
 	}
 	sealed := strings.Repeat("\xff", 64)
 	for name, form := range forms {
-		fields := [][2]Raw{
+		fields := [][2]value.Raw{
 			{form("enc"), form("aes")}, {form("load"), form(sealed)}, {form("version"), form("3")}, {form("id"), form("m1")},
-			{form("enc_algo"), form(EncSHA224)}, {form("sig_algo"), form(SigSHA224)}, {Raw{0xc0}, Raw{1}}, {form("extra"), Raw{0x80}},
+			{form("enc_algo"), form(EncSHA224)}, {form("sig_algo"), form(SigSHA224)}, {value.Raw{0xc0}, value.Raw{1}}, {form("extra"), value.Raw{0x80}},
 		}
 		payload := []byte{0x80 | byte(len(fields))}
 		for _, f := range fields {
@@ -147,38 +149,40 @@ func TestParseEnvelopeForms(t *testing.T) {
 }
 
 func TestParseEnvelopeDetails(t *testing.T) {
-	clear := func(more ...Pair) Map { return append(Map{{"enc", "clear"}, {"load", Map{{"cmd", "ping"}}}}, more...) }
-	aes := func(more ...Pair) Map {
-		return append(Map{{"enc", "aes"}, {"load", []byte{0xff}}, {"id", "a"}}, more...)
+	clear := func(more ...value.Pair) value.Map {
+		return append(value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: value.Map{{Key: "cmd", Value: "ping"}}}}, more...)
+	}
+	aes := func(more ...value.Pair) value.Map {
+		return append(value.Map{{Key: "enc", Value: "aes"}, {Key: "load", Value: []byte{0xff}}, {Key: "id", Value: "a"}}, more...)
 	}
 	const badLoad = "a8626164206c6f6164"
 	tests := []struct {
 		name    string
-		in      Map
+		in      value.Map
 		minimum int
 		version int
 		reply   string // hex of the refusal, "" for none
 	}{
 		{"no version", clear(), 0, 0, ""},
-		{"minus", clear(Pair{"version", -1}), 0, 0, ""},
-		{"float", clear(Pair{"version", 2.9}), 0, 2, ""},
-		{"not a number", clear(Pair{"version", nan()}), 0, 0, ""},
-		{"huge", clear(Pair{"version", ^uint64(0)}), 0, 3, ""},
-		{"bytes", clear(Pair{"version", []byte{0xff}}), 0, 0, ""},
-		{"nil", clear(Pair{"version", nil}), 0, 0, ""},
-		{"false", clear(Pair{"version", false}), 0, 0, ""},
-		{"map", clear(Pair{"version", Map{}}), 0, 0, badLoad},
-		{"twice", clear(Pair{"version", 1}, Pair{"version", 2}), 0, 2, ""},
+		{"minus", clear(value.Pair{Key: "version", Value: -1}), 0, 0, ""},
+		{"float", clear(value.Pair{Key: "version", Value: 2.9}), 0, 2, ""},
+		{"not a number", clear(value.Pair{Key: "version", Value: nan()}), 0, 0, ""},
+		{"huge", clear(value.Pair{Key: "version", Value: ^uint64(0)}), 0, 3, ""},
+		{"bytes", clear(value.Pair{Key: "version", Value: []byte{0xff}}), 0, 0, ""},
+		{"nil", clear(value.Pair{Key: "version", Value: nil}), 0, 0, ""},
+		{"false", clear(value.Pair{Key: "version", Value: false}), 0, 0, ""},
+		{"map", clear(value.Pair{Key: "version", Value: value.Map{}}), 0, 0, badLoad},
+		{"twice", clear(value.Pair{Key: "version", Value: 1}, value.Pair{Key: "version", Value: 2}), 0, 2, ""},
 		// Conformance 27.
-		{"v2 below minimum", clear(Pair{"version", 2}), 3, 0, badLoad},
-		{"v2 aes below minimum", aes(Pair{"version", 2}), 3, 0, badLoad},
+		{"v2 below minimum", clear(value.Pair{Key: "version", Value: 2}), 3, 0, badLoad},
+		{"v2 aes below minimum", aes(value.Pair{Key: "version", Value: 2}), 3, 0, badLoad},
 		{"no version below minimum", clear(), 2, 0, badLoad},
-		{"v3 at minimum", aes(Pair{"version", 3}), 3, 3, ""},
-		{"v2 at minimum 0", aes(Pair{"version", 2}), 0, 2, ""},
-		{"minimum before load", Map{{"enc", "clear"}, {"load", 1}}, 1, 0, badLoad},
-		{"load too long", Map{{"enc", "clear"}, {"load", Map{{"x", strings.Repeat("x", MaxClear)}}}}, 0, 0, badLoad},
-		{"id too long", aes(Pair{"version", 3}, Pair{"id", strings.Repeat("a", 256)}), 0, 0, badLoad},
-		{"id not UTF-8", aes(Pair{"version", 3}, Pair{"id", []byte("a\xff")}), 0, 0, badLoad},
+		{"v3 at minimum", aes(value.Pair{Key: "version", Value: 3}), 3, 3, ""},
+		{"v2 at minimum 0", aes(value.Pair{Key: "version", Value: 2}), 0, 2, ""},
+		{"minimum before load", value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: 1}}, 1, 0, badLoad},
+		{"load too long", value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: value.Map{{Key: "x", Value: strings.Repeat("x", MaxClear)}}}}, 0, 0, badLoad},
+		{"id too long", aes(value.Pair{Key: "version", Value: 3}, value.Pair{Key: "id", Value: strings.Repeat("a", 256)}), 0, 0, badLoad},
+		{"id not UTF-8", aes(value.Pair{Key: "version", Value: 3}, value.Pair{Key: "id", Value: []byte("a\xff")}), 0, 0, badLoad},
 	}
 	for _, tt := range tests {
 		e, refusal := ParseEnvelopeWithin(EnvelopeLimits{MinimumVersion: tt.minimum}, mustPack(tt.in))
@@ -189,7 +193,7 @@ func TestParseEnvelopeDetails(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", tt.name, e, refusal)
 		}
 	}
-	e, _ := ParseEnvelope(mustPack(aes(Pair{"enc_algo", 1}, Pair{"sig_algo", "x"})))
+	e, _ := ParseEnvelope(mustPack(aes(value.Pair{Key: "enc_algo", Value: 1}, value.Pair{Key: "sig_algo", Value: "x"})))
 	if KnownEncryption(e.EncAlgo) || e.SigAlgo != "x" || e.ID != "" {
 		t.Errorf("algorithms: got %+v", e)
 	}
@@ -209,7 +213,7 @@ func TestParseEnvelopeWithin(t *testing.T) {
 	for i := range numbers {
 		numbers[i] = i % 100
 	}
-	dense := mustPack(Map{{"enc", "clear"}, {"load", Map{{"cmd", "publish"}, {"arg", numbers}}}, {"version", 3}})
+	dense := mustPack(value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: value.Map{{Key: "cmd", Value: "publish"}, {Key: "arg", Value: numbers}}}, {Key: "version", Value: 3}})
 	if _, refusal := ParseEnvelope(dense); reason(refusal) != "clear_too_dense" || !bytes.Equal(refusal.Reply, mustPack("bad load")) {
 		t.Errorf("without room: %v", refusal)
 	}
@@ -225,7 +229,7 @@ func TestParseEnvelopeWithin(t *testing.T) {
 		t.Errorf("asked for %v", m.asked)
 	}
 	// What is sealed is nobody's memory yet, however long it is.
-	sealed := mustPack(Map{{"enc", "aes"}, {"load", make([]byte, 4<<20)}, {"version", 3}, {"id", "m1"}})
+	sealed := mustPack(value.Map{{Key: "enc", Value: "aes"}, {Key: "load", Value: make([]byte, 4<<20)}, {Key: "version", Value: 3}, {Key: "id", Value: "m1"}})
 	if e, refusal := ParseEnvelopeWithin(EnvelopeLimits{Memory: m}, sealed); refusal != nil || len(e.Sealed) != 4<<20 || len(m.asked) != 1 {
 		t.Errorf("sealed: %v, asked for %v", refusal, m.asked)
 	}
@@ -238,7 +242,7 @@ func TestParseEnvelopeWithin(t *testing.T) {
 
 func unpacked(t *testing.T, b []byte) any {
 	t.Helper()
-	v, err := Unpack(b)
+	v, err := value.Unpack(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,15 +307,15 @@ func reason(r *Refusal) string {
 
 func TestParseRequest(t *testing.T) {
 	nonce := strings.Repeat("n", 32)
-	packed := mustPack(Map{
-		{"cmd", "x"}, {7, "seven"}, {"nonce", nonce}, {"ts", 12.9}, {"tok", []byte{0xff}}, {"id", "m1"}, {"data", Map{{"tok", 1}}},
+	packed := mustPack(value.Map{
+		{Key: "cmd", Value: "x"}, {Key: 7, Value: "seven"}, {Key: "nonce", Value: nonce}, {Key: "ts", Value: 12.9}, {Key: "tok", Value: []byte{0xff}}, {Key: "id", Value: "m1"}, {Key: "data", Value: value.Map{{Key: "tok", Value: 1}}},
 	})
 	r, refusal := ParseRequest(packed)
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
 	rest, err := r.Load.Pack()
-	want := mustPack(Map{{"cmd", "x"}, {7, "seven"}, {"ts", 12.9}, {"id", "m1"}, {"data", Map{{"tok", 1}}}})
+	want := mustPack(value.Map{{Key: "cmd", Value: "x"}, {Key: 7, Value: "seven"}, {Key: "ts", Value: 12.9}, {Key: "id", Value: "m1"}, {Key: "data", Value: value.Map{{Key: "tok", Value: 1}}}})
 	if err != nil || !bytes.Equal(rest, want) {
 		t.Errorf("load: got %x, %v, want %x", rest, err, want)
 	}
@@ -325,10 +329,10 @@ func TestParseRequest(t *testing.T) {
 		in     any
 		reason string
 	}{
-		"not a map": {[]any{1}, "not_a_map"}, "nonce cut": {Map{{"nonce", nonce[1:]}}, "nonce"}, "nonce int": {Map{{"nonce", 1}}, "nonce"},
-		"nonce bytes": {Map{{"nonce", bytes.Repeat([]byte{0xff}, 32)}}, "nonce"}, "nonce empty": {Map{{"nonce", ""}}, ""}, "nonce nil": {Map{{"nonce", nil}}, ""},
-		"id int": {Map{{"id", 1}}, "id_not_text"}, "id null byte": {Map{{"id", "\x00"}}, "id_null_byte"}, "empty": {Map{}, ""},
-		"ts text": {Map{{"ts", "1"}}, ""}, "ts not a number": {Map{{"ts", nan()}}, ""}, "tok int": {Map{{"tok", 1}}, ""},
+		"not a map": {[]any{1}, "not_a_map"}, "nonce cut": {value.Map{{Key: "nonce", Value: nonce[1:]}}, "nonce"}, "nonce int": {value.Map{{Key: "nonce", Value: 1}}, "nonce"},
+		"nonce bytes": {value.Map{{Key: "nonce", Value: bytes.Repeat([]byte{0xff}, 32)}}, "nonce"}, "nonce empty": {value.Map{{Key: "nonce", Value: ""}}, ""}, "nonce nil": {value.Map{{Key: "nonce", Value: nil}}, ""},
+		"id int": {value.Map{{Key: "id", Value: 1}}, "id_not_text"}, "id null byte": {value.Map{{Key: "id", Value: "\x00"}}, "id_null_byte"}, "empty": {value.Map{}, ""},
+		"ts text": {value.Map{{Key: "ts", Value: "1"}}, ""}, "ts not a number": {value.Map{{Key: "ts", Value: nan()}}, ""}, "tok int": {value.Map{{Key: "tok", Value: 1}}, ""},
 	} {
 		r, refusal := ParseRequest(mustPack(tt.in))
 		if reason(refusal) != tt.reason || r.HasTS {
@@ -338,7 +342,7 @@ func TestParseRequest(t *testing.T) {
 	if _, refusal := ParseRequest([]byte{0xc1}); reason(refusal) != "malformed" || string(refusal.Reply[1:]) != "bad load" {
 		t.Errorf("malformed: %v", refusal)
 	}
-	if r, _ := ParseRequest(mustPack(Map{{"tok", 1}, {"id", "m1"}})); r.CheckToken(Envelope{Version: 2}, docRSA().Public()) == nil {
+	if r, _ := ParseRequest(mustPack(value.Map{{Key: "tok", Value: 1}, {Key: "id", Value: "m1"}})); r.CheckToken(Envelope{Version: 2}, docRSA().Public()) == nil {
 		t.Error("a token of another kind passes")
 	}
 }
@@ -367,7 +371,7 @@ func TestMinionRequestsEqualLibrary(t *testing.T) {
 			}
 		}
 		// Our minion seals the same bytes.
-		load, err := UnpackMap(v.Load)
+		load, err := value.UnpackMap(v.Load)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -383,8 +387,8 @@ func TestMinionRequestsEqualLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours, _ := UnpackRawMap(own)
-		theirs, _ := UnpackRawMap(v.Request)
+		ours, _ := value.UnpackRawMap(own)
+		theirs, _ := value.UnpackRawMap(v.Request)
 		for i := range theirs {
 			if ours[i].Key != theirs[i].Key || ours[i].Key != "load" && !bytes.Equal(ours[i].Value, theirs[i].Value) {
 				t.Errorf("envelope: got %v, want %v", ours[i], theirs[i])

@@ -3,22 +3,17 @@ package wire
 import (
 	"bytes"
 	"errors"
-	"math"
 	"reflect"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"clustermaster/value"
+	"clustermaster/value/valuetest"
 )
 
 // seeds adds every message of the vectors to a fuzz target.
 func seeds(f *testing.F) {
-	for _, v := range packValues() {
-		if b, err := Pack(v); err == nil && len(b) < 4096 {
-			f.Add(b)
-		}
-	}
 	g := golden()
 	for _, v := range g.Requests {
 		f.Add([]byte(v.Request))
@@ -43,94 +38,12 @@ func seeds(f *testing.F) {
 	}
 }
 
-// allocated returns the bytes that fn allocates, about.
-func allocated(fn func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	fn()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
-// bounded fails if fn allocates more than a constant times the input's length. The slack is for other goroutines.
-func bounded(t *testing.T, in []byte, fn func()) {
-	t.Helper()
-	if got, limit := allocated(fn), uint64(1<<20+100*len(in)); got > limit {
-		t.Errorf("%d bytes of input allocate %d", len(in), got)
-	}
-}
-
-// slack is what other goroutines of the test may allocate meanwhile.
-const slack = 16 << 10
-
-// within fails if fn allocates more than limit, each time that it is tried.
-func within(t *testing.T, limit int64, fn func()) {
-	t.Helper()
-	var got uint64
-	for range 5 {
-		if got = allocated(fn); got <= uint64(limit+slack) {
-			return
-		}
-	}
-	t.Errorf("%d bytes were allocated, more than %d", got, limit)
-}
-
-// dense are messages that take much more memory than their length when they are decoded without care; each is about n bytes long.
-func dense(n int) map[string][]byte {
-	head := func(code byte, n int) []byte {
-		return []byte{code, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
-	}
-	constant := func(inside []byte) []byte {
-		b := append([]byte{0x92, 0xa1, 'x'}, inside...)
-		return append(append(head(0xc9, len(b)), extConst), b...)
-	}
-	claims := func(code byte, size, levels int) (b []byte) {
-		for range levels {
-			b = append(b, head(code, max(0, n-len(b)-5)/size)...)
-		}
-		return b
-	}
-	fill := func(b []byte, with ...byte) []byte {
-		return append(b, bytes.Repeat(with, max(0, n-len(b))/len(with))...)
-	}
-	// Each array claims all the bytes that the constant has left; the next constant lies within.
-	var heads [][]byte
-	left := n
-	for range MaxDepth / 4 {
-		heads = append(heads, head(0xdd, left), []byte{0x92, 0xa1, 'x'}, append(head(0xc9, left+8), extConst))
-		left += 14
-	}
-	slices.Reverse(heads)
-	nested := append(bytes.Join(heads, nil), bytes.Repeat([]byte{0xc0}, n)...)
-	list := func(code byte, element ...byte) []byte { // well-formed
-		return append(head(code, n/len(element)), bytes.Repeat(element, n/len(element))...)
-	}
-	return map[string][]byte{
-		"nested array32 in constants":  nested,
-		"array32 claims in a constant": constant(fill(claims(0xdd, 1, MaxDepth-3), 0xc0)),
-		"map32 claims in a constant":   constant(fill(claims(0xdf, 2, MaxDepth-3), 0xc0)),
-		"constants of empty arrays":    list(0xdd, constant([]byte{0x90})...),
-		"map of empty maps":            list(0xdf, 0x00, 0x80),
-		"array of empty arrays":        list(0xdd, 0x90),
-		"array of empty maps":          list(0xdd, 0x80),
-		"map of nil":                   list(0xdf, 0xc0, 0xc0),
-		"array of short texts":         list(0xdd, 0xa2, 'x', 'y'),
-		"array of integers":            list(0xdd, 0xcd, 1, 0),
-		"duplicate keys":               list(0xdf, 0xa1, 'k', 0x90),
-		"raw claim":                    fill(head(0xdb, n*2), 'x'),
-		"bin claim":                    fill(head(0xc6, math.MaxInt32), 'x'),
-		"array claim":                  fill(head(0xdd, math.MaxInt32), 0xc0),
-		"map claim":                    fill(head(0xdf, math.MaxInt32), 0xc0),
-		"constant claim":               fill(append(head(0xc9, n*4), extConst), 0xc0),
-	}
-}
-
 // requests puts a message wherever a stranger can.
 func requests(message []byte) [][]byte {
-	clear := mustPack(Map{{"enc", "clear"}, {"load", Map{{"cmd", "_auth"}, {"id", "m1"}, {"autosign_grains", Raw(message)}}}, {"version", 3}})
+	clear := mustPack(value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "m1"}, {Key: "autosign_grains", Value: value.Raw(message)}}}, {Key: "version", Value: 3}})
 	return [][]byte{
-		message, clear, mustPack(Map{{"enc", "clear"}, {"load", Raw(message)}, {"version", 3}}), mustPack(Map{{"enc", "clear"}, {"load", Map{{"id", Raw(message)}}}}),
-		mustPack(Map{{"enc", "aes"}, {"load", "x"}, {"version", Raw(message)}, {"id", Raw(message)}}),
+		message, clear, mustPack(value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: value.Raw(message)}, {Key: "version", Value: 3}}), mustPack(value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: value.Map{{Key: "id", Value: value.Raw(message)}}}}),
+		mustPack(value.Map{{Key: "enc", Value: "aes"}, {Key: "load", Value: "x"}, {Key: "version", Value: value.Raw(message)}, {Key: "id", Value: value.Raw(message)}}),
 		append(append([]byte{0x82, 0xa3, 'e', 'n', 'c'}, message...), mustPack("load")...),
 	}
 }
@@ -140,109 +53,14 @@ func requests(message []byte) [][]byte {
 func FuzzInspect(f *testing.F) {
 	seeds(f)
 	for _, n := range []int{300, 5000, 40000} {
-		for _, m := range dense(n) {
+		for _, m := range valuetest.Dense(n) {
 			for _, b := range requests(m) {
 				f.Add(b)
 			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		within(t, 4*int64(len(b)), func() { _, _ = ParseEnvelope(b) })
-	})
-}
-
-func FuzzUnpack(f *testing.F) {
-	seeds(f)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var v any
-		var err error
-		bounded(t, b, func() { v, err = Unpack(b) })
-		weight, weighErr := Weigh(b)
-		if (err == nil) != (weighErr == nil) {
-			t.Fatalf("unpack says %v, Weigh %v", err, weighErr)
-		}
-		if err == nil {
-			within(t, weight, func() { v, err = Unpack(b) })
-		}
-		if err != nil {
-			if v != nil || !errors.Is(err, ErrMalformed) {
-				t.Fatalf("got %v beside %v", v, err)
-			}
-			return
-		}
-		packed, err := Pack(v)
-		if err != nil {
-			t.Fatalf("pack %#v: %v", v, err)
-		}
-		again, err := Unpack(packed)
-		if err != nil {
-			t.Fatalf("unpack %x: %v", packed, err)
-		}
-		repacked, err := Pack(again)
-		if err != nil || !bytes.Equal(repacked, packed) {
-			t.Fatalf("packed %x, then %x, %v", packed, repacked, err)
-		}
-		fresh, err := PackNew(v)
-		if err != nil {
-			t.Fatalf("pack new %#v: %v", v, err)
-		}
-		if again, err = Unpack(fresh); err != nil {
-			t.Fatalf("unpack %x: %v", fresh, err)
-		}
-		if repacked, err = Pack(again); err != nil || !bytes.Equal(repacked, packed) {
-			t.Fatalf("through the new specification: %x, want %x, %v", repacked, packed, err)
-		}
-	})
-}
-
-func FuzzUnpackRawMap(f *testing.F) {
-	seeds(f)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var m RawMap
-		var err error
-		bounded(t, b, func() { m, err = UnpackRawMap(b) })
-		full, fullErr := UnpackMap(b)
-		if (err == nil) != (fullErr == nil) {
-			t.Fatalf("raw says %v, full %v", err, fullErr)
-		}
-		var entries Map
-		entriesErr := Raw(b).Entries(func(key, value Raw) { entries = append(entries, Pair{key, value}) })
-		if (entriesErr == nil) != (fullErr == nil) {
-			t.Fatalf("entries say %v, full %v", entriesErr, fullErr)
-		}
-		if err != nil {
-			if m != nil || !errors.Is(err, ErrMalformed) || !errors.Is(entriesErr, ErrMalformed) {
-				t.Fatalf("got %v beside %v, %v", m, err, entriesErr)
-			}
-			return
-		}
-		for i, e := range entries {
-			k, kErr := e.Key.(Raw).Unpack()
-			v, vErr := e.Value.(Raw).Unpack()
-			if kErr != nil || vErr != nil || !bytes.Equal(mustPack(Map{{k, v}}), mustPack(Map{full[i]})) {
-				t.Fatalf("entry %d is %v %v, want %v (%v, %v)", i, k, v, full[i], kErr, vErr)
-			}
-		}
-		packed, err := m.Pack()
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := UnpackRawMap(packed)
-		if err != nil || !reflect.DeepEqual(again, m) && len(m) > 0 {
-			t.Fatalf("again %v, %v, want %v", again, err, m)
-		}
-		decoded, err := m.Map()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a, b := mustPack(decoded), mustPack(full); !bytes.Equal(a, b) {
-			t.Fatalf("raw %x, full %x", a, b)
-		}
-		for _, p := range m {
-			if v, ok := m.Get(p.Key); !p.Other() && (!ok || v == nil) {
-				t.Fatalf("key %q is lost", p.Key)
-			}
-		}
+		valuetest.Within(t, 4*int64(len(b)), func() { _, _ = ParseEnvelope(b) })
 	})
 }
 
@@ -283,9 +101,9 @@ func FuzzParseEnvelope(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var e Envelope
 		var refusal *Refusal
-		bounded(t, b, func() { e, refusal = ParseEnvelope(b) })
+		valuetest.Bounded(t, b, func() { e, refusal = ParseEnvelope(b) })
 		if refusal != nil {
-			if _, err := Unpack(refusal.Reply); err != nil || refusal.Reason == "" || !reflect.DeepEqual(e, Envelope{}) {
+			if _, err := value.Unpack(refusal.Reply); err != nil || refusal.Reason == "" || !reflect.DeepEqual(e, Envelope{}) {
 				t.Fatalf("refusal %+v, %v, beside %+v", refusal, err, e)
 			}
 			return
@@ -312,9 +130,9 @@ func FuzzParseRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r Request
 		var refusal *Refusal
-		bounded(t, b, func() { r, refusal = ParseRequest(b) })
+		valuetest.Bounded(t, b, func() { r, refusal = ParseRequest(b) })
 		if refusal != nil {
-			if _, err := Unpack(refusal.Reply); err != nil || refusal.Reason == "" || !reflect.DeepEqual(r, Request{}) {
+			if _, err := value.Unpack(refusal.Reply); err != nil || refusal.Reason == "" || !reflect.DeepEqual(r, Request{}) {
 				t.Fatalf("refusal %+v, %v, beside %+v", refusal, err, r)
 			}
 			return

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermaster/value"
 )
 
 // question is one message of ours for testdata/vectors.py to read, and what the library must make of it.
@@ -95,17 +97,17 @@ func ours(t *testing.T) []question {
 		q.ID, q.Nonce, q.Token = "m1", golden().Nonce, hex.EncodeToString(golden().Token)
 		out = append(out, q)
 	}
-	value := Map{{"text", "Gr\u00fc\u00dfe"}, {"bytes", []byte{0xff}}, {"list", []any{nil, 1.5, -7, uint64(1 << 63)}}, {"long", strings.Repeat("x", 70000)}}
-	b, err := Pack(value)
-	add(question{name: "unpack", Kind: "unpack", want: value}, b, err)
-	b, err = PackNew(value)
-	add(question{name: "unpack new", Kind: "unpack", want: value}, b, err)
+	val := value.Map{{Key: "text", Value: "Gr\u00fc\u00dfe"}, {Key: "bytes", Value: []byte{0xff}}, {Key: "list", Value: []any{nil, 1.5, -7, uint64(1 << 63)}}, {Key: "long", Value: strings.Repeat("x", 70000)}}
+	b, err := value.Pack(val)
+	add(question{name: "unpack", Kind: "unpack", want: val}, b, err)
+	b, err = value.PackNew(val)
+	add(question{name: "unpack new", Kind: "unpack", want: val}, b, err)
 
 	for _, algo := range [][2]string{{EncSHA1, SigSHA1}, {EncSHA224, SigSHA224}} {
 		q := question{Enc: algo[0], Sig: algo[1], Version: 3}
 		s := SignIn{ID: "m1", Nonce: golden().Nonce, EncAlgo: algo[0], SigAlgo: algo[1], Pub: minion.Public().Text()}
 		grant := Grant{Master: master, Minion: minion.Public(), PublishPort: 4505, AES: mustKey(t, golden().AES), Session: mustKey(t, golden().Session)}
-		granted := Map{{"aes", golden().AES}, {"session", golden().Session}, {"publish_port", 4505}}
+		granted := value.Map{{Key: "aes", Value: golden().AES}, {Key: "session", Value: golden().Session}, {Key: "publish_port", Value: 4505}}
 
 		q.Kind, q.name, q.want = "signin", "first contact "+algo[0], granted
 		b, err = grant.Reply(s, 3)
@@ -129,12 +131,12 @@ func ours(t *testing.T) []question {
 		q.name, q.want = "bad load "+algo[0], false
 		add(q, BadLoad("").Reply, nil)
 
-		q.Kind, q.name, q.want = "pillar", "pillar "+algo[0], value
-		b, err = PrivateReply(master, minion.Public(), algo[0], algo[1], golden().Nonce, 3, "pillar", value)
+		q.Kind, q.name, q.want = "pillar", "pillar "+algo[0], val
+		b, err = PrivateReply(master, minion.Public(), algo[0], algo[1], golden().Nonce, 3, "pillar", val)
 		add(q, b, err)
 
-		q.Kind, q.name, q.want = "publication", "publication "+algo[1], Map{{"fun", "test.ping"}, {"arg", []any{}}}
-		b, err = Publication(aes, master, algo[1], Map{{"fun", "test.ping"}, {"arg", []any{}}})
+		q.Kind, q.name, q.want = "publication", "publication "+algo[1], value.Map{{Key: "fun", Value: "test.ping"}, {Key: "arg", Value: []any{}}}
+		b, err = Publication(aes, master, algo[1], value.Map{{Key: "fun", Value: "test.ping"}, {Key: "arg", Value: []any{}}})
 		add(q, b, err)
 
 		for version := range 4 {
@@ -144,12 +146,12 @@ func ours(t *testing.T) []question {
 			}
 			q.Kind, q.name, q.want, q.Version, q.MasterKey = "request", "request "+algo[0], true, version, golden().Keys["master"]
 			b, err = Sender{Version: version, ID: "m1", Tok: tok, EncAlgo: algo[0], SigAlgo: algo[1]}.SealRequest(
-				c, Map{{"cmd", "_return"}, {"id", "m1"}}, golden().Nonce, time.Now())
+				c, value.Map{{Key: "cmd", Value: "_return"}, {Key: "id", Value: "m1"}}, golden().Nonce, time.Now())
 			add(q, b, err)
 		}
 	}
-	q := question{Kind: "sealed", Enc: EncSHA1, Sig: SigSHA1, name: "sealed", want: value}
-	b, err = SealedReply(session, value, golden().Nonce)
+	q := question{Kind: "sealed", Enc: EncSHA1, Sig: SigSHA1, name: "sealed", want: val}
+	b, err = SealedReply(session, val, golden().Nonce)
 	add(q, b, err)
 	q.name, q.want = "sealed nil", nil
 	b, err = SealedReply(session, nil, golden().Nonce)

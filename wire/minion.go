@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"clustermaster/value"
 )
 
 // ErrNotSealed is returned for a reply that is a map or another value where a sealed byte string is due.
@@ -26,8 +28,8 @@ type Sender struct {
 
 // SealRequest packs an aes request. The key of c is the session key for version 3, the AES key below. load holds cmd and the
 // command's own fields; nonce (from version 2 on), ts, tok, id and sig are added.
-func (s Sender) SealRequest(c *Crypticle, load Map, nonce string, now time.Time) ([]byte, error) {
-	load = append(make(Map, 0, len(load)+5), load...)
+func (s Sender) SealRequest(c *Crypticle, load value.Map, nonce string, now time.Time) ([]byte, error) {
+	load = append(make(value.Map, 0, len(load)+5), load...)
 	if s.Version > 1 {
 		load = load.Set("nonce", nonce)
 	}
@@ -41,7 +43,7 @@ func (s Sender) SealRequest(c *Crypticle, load Map, nonce string, now time.Time)
 		load = load.Set("id", s.ID)
 	}
 	if s.SignKey != nil {
-		packed, err := PackNew(load.Without("nonce", "tok", "sig"))
+		packed, err := value.PackNew(load.Without("nonce", "tok", "sig"))
 		if err != nil {
 			return nil, fmt.Errorf("seal request: %w", err)
 		}
@@ -55,45 +57,45 @@ func (s Sender) SealRequest(c *Crypticle, load Map, nonce string, now time.Time)
 	if err != nil {
 		return nil, fmt.Errorf("seal request: %w", err)
 	}
-	out := append(make(Map, 0, 6), Pair{"enc", encAES}, Pair{"load", sealed})
+	out := append(make(value.Map, 0, 6), value.Pair{Key: "enc", Value: encAES}, value.Pair{Key: "load", Value: sealed})
 	if s.Version > 0 {
-		out = append(out, Pair{"version", s.Version})
+		out = append(out, value.Pair{Key: "version", Value: s.Version})
 	}
 	if s.Version > 2 {
-		out = append(out, Pair{"id", s.ID})
+		out = append(out, value.Pair{Key: "id", Value: s.ID})
 	}
 	if s.EncAlgo != "" {
-		out = append(out, Pair{"enc_algo", s.EncAlgo})
+		out = append(out, value.Pair{Key: "enc_algo", Value: s.EncAlgo})
 	}
 	if s.SigAlgo != "" {
-		out = append(out, Pair{"sig_algo", s.SigAlgo})
+		out = append(out, value.Pair{Key: "sig_algo", Value: s.SigAlgo})
 	}
-	return AppendPack(make([]byte, 0, len(sealed)+128), out)
+	return value.AppendPack(make([]byte, 0, len(sealed)+128), out)
 }
 
 // ClearRequest packs a clear request, such as {cmd: ping}.
-func ClearRequest(load Map, version int) ([]byte, error) {
-	return Pack(Map{{"enc", encClear}, {"load", load}, {"version", version}})
+func ClearRequest(load value.Map, version int) ([]byte, error) {
+	return value.Pack(value.Map{{Key: "enc", Value: encClear}, {Key: "load", Value: load}, {Key: "version", Value: version}})
 }
 
 // OpenReply opens the reply to an aes request and returns the encoded value. The nonce is "" if the request had none. The text "bad
 // load" is ErrAuthentication, which makes a minion sign in again; an empty reply is nil; any other unsealed
 // value is ErrNotSealed.
-func OpenReply(c *Crypticle, reply []byte, nonce string) (Raw, error) {
-	if _, err := Weigh(reply); err != nil {
-		return nil, fmt.Errorf("open reply: %w", ErrMalformed)
+func OpenReply(c *Crypticle, reply []byte, nonce string) (value.Raw, error) {
+	if _, err := value.Weigh(reply); err != nil {
+		return nil, fmt.Errorf("open reply: %w", value.ErrMalformed)
 	}
-	h, err := readHead(reply, 0)
+	h, err := value.ReadHead(reply, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open reply: %w", err)
 	}
 	switch {
-	case h.kind == kindNil, h.kind == kindMap && h.n == 0, h.kind == kindRaw && h.n == 0:
-		return Raw{0xc0}, nil
-	case h.kind != kindRaw:
+	case h.Kind == value.KindNil, h.Kind == value.KindMap && h.N == 0, h.Kind == value.KindRaw && h.N == 0:
+		return value.Raw{0xc0}, nil
+	case h.Kind != value.KindRaw:
 		return nil, fmt.Errorf("open reply: %w", ErrNotSealed)
 	}
-	p, err := c.OpenNonce(reply[h.end:], nonce)
+	p, err := c.OpenNonce(reply[h.End:], nonce)
 	if err != nil {
 		return nil, fmt.Errorf("open reply: %w", err)
 	}
@@ -101,22 +103,22 @@ func OpenReply(c *Crypticle, reply []byte, nonce string) (Raw, error) {
 }
 
 // oneValue checks that p is one msgpack value.
-func oneValue(p []byte) (Raw, error) {
-	if _, err := Weigh(p); err != nil {
-		return nil, fmt.Errorf("open: %w", ErrMalformed)
+func oneValue(p []byte) (value.Raw, error) {
+	if _, err := value.Weigh(p); err != nil {
+		return nil, fmt.Errorf("open: %w", value.ErrMalformed)
 	}
-	return Raw(p), nil
+	return value.Raw(p), nil
 }
 
 // OpenPrivate opens the reply to _pillar (dictkey "pillar") with the minion's key and returns the encoded value. From
 // version 2 on it checks the master's signature, that the inner key is the outer one, and the nonce. A reply without a key, such as
 // "bad load", is ErrAuthentication.
-func OpenPrivate(k *PrivateKey, master *PublicKey, s Sender, reply []byte, dictkey, nonce string) (Raw, error) {
-	v, err := Unpack(reply)
+func OpenPrivate(k *PrivateKey, master *PublicKey, s Sender, reply []byte, dictkey, nonce string) (value.Raw, error) {
+	v, err := value.Unpack(reply)
 	if err != nil {
 		return nil, fmt.Errorf("open private reply: %w", err)
 	}
-	m, _ := v.(Map)
+	m, _ := v.(value.Map)
 	sealedKey := m.Bytes("key")
 	if sealedKey == nil {
 		return nil, fmt.Errorf("open private reply %.60v: %w", v, ErrAuthentication)
@@ -136,7 +138,7 @@ func OpenPrivate(k *PrivateKey, master *PublicKey, s Sender, reply []byte, dictk
 	if s.Version < 2 {
 		return oneValue(p)
 	}
-	signed, err := UnpackRawMap(p)
+	signed, err := value.UnpackRawMap(p)
 	if err != nil {
 		return nil, fmt.Errorf("open private reply: %w", err)
 	}
@@ -144,7 +146,7 @@ func OpenPrivate(k *PrivateKey, master *PublicKey, s Sender, reply []byte, dictk
 	if err := master.Verify(orDefault(s.SigAlgo, SigSHA1), data, signed.Bytes("sig")); err != nil {
 		return nil, fmt.Errorf("open private reply: %w", err)
 	}
-	inner, err := UnpackRawMap(data)
+	inner, err := value.UnpackRawMap(data)
 	if err != nil {
 		return nil, fmt.Errorf("open private reply: %w", err)
 	}
@@ -154,11 +156,11 @@ func OpenPrivate(k *PrivateKey, master *PublicKey, s Sender, reply []byte, dictk
 	if inner.String("nonce") != nonce {
 		return nil, fmt.Errorf("open private reply: %w", ErrNonce)
 	}
-	value, ok := inner.Get(dictkey)
+	val, ok := inner.Get(dictkey)
 	if !ok {
-		return nil, fmt.Errorf("open private reply: no %s in it: %w", dictkey, ErrMalformed)
+		return nil, fmt.Errorf("open private reply: no %s in it: %w", dictkey, value.ErrMalformed)
 	}
-	return value, nil
+	return val, nil
 }
 
 // PubReader opens publications as one minion does under one AES key. It is not safe for concurrent use.
@@ -176,8 +178,8 @@ func NewPubReader(c *Crypticle, master *PublicKey) *PubReader {
 
 // OpenPublication returns the load of a publication without its serial. A serial that is not higher than the last one gives an
 // empty load, which the minion ignores; a message of another AES key is ErrAuthentication, after which minions sign in again.
-func (r *PubReader) OpenPublication(payload []byte) (Map, error) {
-	outer, err := UnpackRawMap(payload)
+func (r *PubReader) OpenPublication(payload []byte) (value.Map, error) {
+	outer, err := value.UnpackRawMap(payload)
 	if err != nil {
 		return nil, fmt.Errorf("open publication: %w", err)
 	}
@@ -191,14 +193,14 @@ func (r *PubReader) OpenPublication(payload []byte) (Map, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open publication: %w", err)
 	}
-	load, err := UnpackMap(p)
+	load, err := value.UnpackMap(p)
 	if err != nil {
 		return nil, fmt.Errorf("open publication: %w", err)
 	}
 	if v, ok := load.Get("serial"); ok {
 		serial, ok := v.(int64)
 		if !ok || serial <= r.serial {
-			return Map{}, nil
+			return value.Map{}, nil
 		}
 		r.serial = serial
 		load = load.Without("serial")

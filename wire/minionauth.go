@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+
+	"clustermaster/value"
 )
 
 // Errors of a minion that judges a master's sign-in reply.
@@ -40,7 +42,7 @@ type AuthRequest struct {
 	// Token is a random text that the master must give back. It is sent only with a cached Master; nil for none.
 	Token []byte
 	// AutosignGrains is sent if not nil.
-	AutosignGrains Map
+	AutosignGrains value.Map
 	// VerifySign is the key that must have signed the master's key (verify_master_pubkey_sign), or nil if the minion does not
 	// ask for that.
 	VerifySign *PublicKey
@@ -72,32 +74,32 @@ func (a AuthRequest) sendsToken() bool { return a.Master != nil && a.Token != ni
 
 // Pack makes the request's bytes.
 func (a AuthRequest) Pack() ([]byte, error) {
-	load := Map{{"cmd", "_auth"}, {"id", a.ID}}
+	load := value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: a.ID}}
 	if a.Version >= 2 {
-		load = append(load, Pair{"nonce", a.Nonce})
+		load = append(load, value.Pair{Key: "nonce", Value: a.Nonce})
 	}
 	if a.EncAlgo != "" {
-		load = append(load, Pair{"enc_algo", a.EncAlgo})
+		load = append(load, value.Pair{Key: "enc_algo", Value: a.EncAlgo})
 	}
 	if a.SigAlgo != "" {
-		load = append(load, Pair{"sig_algo", a.SigAlgo})
+		load = append(load, value.Pair{Key: "sig_algo", Value: a.SigAlgo})
 	}
 	if a.AutosignGrains != nil {
-		load = append(load, Pair{"autosign_grains", a.AutosignGrains})
+		load = append(load, value.Pair{Key: "autosign_grains", Value: a.AutosignGrains})
 	}
 	if a.sendsToken() {
 		token, err := a.Master.Encrypt(a.encAlgo(), a.Token)
 		if err != nil {
 			return nil, fmt.Errorf("sign-in request of %q: %w", a.ID, err)
 		}
-		load = append(load, Pair{"token", token})
+		load = append(load, value.Pair{Key: "token", Value: token})
 	}
-	load = append(load, Pair{"pub", a.Key.Public().Text()})
-	out := Map{{"enc", encClear}, {"load", load}}
+	load = append(load, value.Pair{Key: "pub", Value: a.Key.Public().Text()})
+	out := value.Map{{Key: "enc", Value: encClear}, {Key: "load", Value: load}}
 	if a.Version > 0 {
-		out = append(out, Pair{"version", a.Version})
+		out = append(out, value.Pair{Key: "version", Value: a.Version})
 	}
-	return Pack(out)
+	return value.Pack(out)
 }
 
 // AuthAnswer is a sign-in reply that passed the minion's checks.
@@ -118,11 +120,11 @@ type AuthAnswer struct {
 // OpenAuthReply judges a master's reply in the order in which minions do: shape, refused algorithm, master key, its
 // signature, AES key with its signature, token, session key, outer signature, nonce.
 func OpenAuthReply(a AuthRequest, reply []byte) (AuthAnswer, error) {
-	v, err := Unpack(reply)
+	v, err := value.Unpack(reply)
 	if err != nil {
 		return AuthAnswer{}, fmt.Errorf("sign-in reply: %w: %w", ErrSignIn, err)
 	}
-	outer, _ := v.(Map)
+	outer, _ := v.(value.Map)
 	load, ok := outer.Get("load")
 	if a.Version < 2 {
 		return a.openOld(outer, load, ok)
@@ -130,15 +132,15 @@ func OpenAuthReply(a AuthRequest, reply []byte) (AuthAnswer, error) {
 	if !ok {
 		return AuthAnswer{}, fmt.Errorf("sign-in reply %.60v: %w", v, ErrSignIn)
 	}
-	if m, ok := load.(Map); ok {
+	if m, ok := load.(value.Map); ok {
 		switch ret := m.String("ret"); ret {
 		case "bad enc algo", "bad sig algo":
 			return AuthAnswer{}, fmt.Errorf("sign-in reply %q: %w", ret, ErrRefusedAlgorithm)
 		}
 		return AuthAnswer{}, fmt.Errorf("sign-in reply is not signed: %w", ErrSignature)
 	}
-	packed, _ := toBytes(load)
-	inner, err := UnpackMap(packed)
+	packed, _ := value.BytesOf(load)
+	inner, err := value.UnpackMap(packed)
 	if err != nil {
 		return AuthAnswer{}, fmt.Errorf("sign-in reply: %w: %w", ErrSignIn, err)
 	}
@@ -161,9 +163,9 @@ func OpenAuthReply(a AuthRequest, reply []byte) (AuthAnswer, error) {
 }
 
 // openOld reads replies of versions 0 and 1: a map with enc and load, or the bare map of an accepted minion.
-func (a AuthRequest) openOld(outer Map, load any, hasLoad bool) (AuthAnswer, error) {
+func (a AuthRequest) openOld(outer value.Map, load any, hasLoad bool) (AuthAnswer, error) {
 	if hasLoad {
-		m, ok := load.(Map)
+		m, ok := load.(value.Map)
 		if !ok {
 			return AuthAnswer{}, fmt.Errorf("sign-in reply: %w", ErrSignIn)
 		}
@@ -184,7 +186,7 @@ func (a AuthRequest) openOld(outer Map, load any, hasLoad bool) (AuthAnswer, err
 }
 
 // accept makes the checks on an accepting reply.
-func (a AuthRequest) accept(m Map) (AuthAnswer, error) {
+func (a AuthRequest) accept(m value.Map) (AuthAnswer, error) {
 	master, err := a.masterKey(m)
 	if err != nil {
 		return AuthAnswer{}, err
@@ -211,7 +213,7 @@ func (a AuthRequest) accept(m Map) (AuthAnswer, error) {
 		}
 	}
 	if session, ok := m.Get("session"); ok {
-		ct, _ := toBytes(session)
+		ct, _ := value.BytesOf(session)
 		if text, err = a.Key.Decrypt(a.encAlgo(), ct); err != nil {
 			return AuthAnswer{}, fmt.Errorf("session: %w", err)
 		}
@@ -232,7 +234,7 @@ func (a AuthRequest) accept(m Map) (AuthAnswer, error) {
 }
 
 // masterKey decides whether the offered master key is to be trusted.
-func (a AuthRequest) masterKey(m Map) (*PublicKey, error) {
+func (a AuthRequest) masterKey(m value.Map) (*PublicKey, error) {
 	text := m.String("pub_key")
 	pubSig, hasSig := m.Get("pub_sig")
 	if hasSig != (a.VerifySign != nil) {

@@ -5,16 +5,20 @@ package wire
 import (
 	"testing"
 	"time"
+
+	"clustermaster/value/valuetest"
+
+	"clustermaster/value"
 )
 
 const underRace = false
 
 // What killed masters, in full size. The race detector allocates too.
 func TestInspectingIsCheap(t *testing.T) {
-	for name, m := range dense(1 << 20) {
+	for name, m := range valuetest.Dense(1 << 20) {
 		for i, b := range requests(m) {
 			start := time.Now()
-			within(t, 4*int64(len(b)), func() { _, _ = ParseEnvelope(b) })
+			valuetest.Within(t, 4*int64(len(b)), func() { _, _ = ParseEnvelope(b) })
 			if took := time.Since(start); took > 2*time.Second {
 				t.Errorf("%s, request %d: %v", name, i, took)
 			}
@@ -22,13 +26,13 @@ func TestInspectingIsCheap(t *testing.T) {
 				t.Fatalf("%s, request %d", name, i)
 			}
 		}
-		if weight, err := Weigh(m); err == nil {
-			within(t, weight, func() { _, _ = Unpack(m) })
+		if weight, err := value.Weigh(m); err == nil {
+			valuetest.Within(t, weight, func() { _, _ = value.Unpack(m) })
 			if limit := 80 * int64(len(m)); weight > limit {
 				t.Errorf("%s: %d bytes weigh %d", name, len(m), weight)
 			}
 		} else {
-			within(t, 80*int64(len(m)), func() { _, _ = Unpack(m) })
+			valuetest.Within(t, 80*int64(len(m)), func() { _, _ = value.Unpack(m) })
 		}
 	}
 }

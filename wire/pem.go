@@ -19,8 +19,9 @@ import (
 	"fmt"
 	"hash"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"clustermaster/value"
 )
 
 // ParsePrivateKey reads a PEM private key: PKCS#1 or PKCS#8, either of them also encrypted. The passphrase is "" for
@@ -196,7 +197,7 @@ func cbcCipher(oid asn1.ObjectIdentifier) (int, func([]byte) (cipher.Block, erro
 // CleanKey strips the white space around a key's text and joins its lines with LF, so: no LF at the end. Salt compares
 // keys in this form.
 func CleanKey(text string) string {
-	text = strings.TrimFunc(text, pythonSpace)
+	text = strings.TrimFunc(text, value.IsSpace)
 	if !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && lineEnd(r) }) {
 		return text
 	}
@@ -224,9 +225,6 @@ func lineEnd(r rune) bool {
 	}
 	return false
 }
-
-// pythonSpace reports what Python's strip removes.
-func pythonSpace(r rune) bool { return unicode.IsSpace(r) || (r >= 0x1c && r <= 0x1f) }
 
 // Fingerprint returns the hash of a PEM text as Salt prints it: hex pairs joined by colons. The hash runs over the lines
 // between the first and the last, blank ones left out, each with LF. The hash type is one of md5, sha1, sha224, sha256, sha384, sha512;

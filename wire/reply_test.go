@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermaster/value"
 )
 
 // Conformance 57.
@@ -20,8 +22,8 @@ func TestSealedReplyIn(t *testing.T) {
 	c := NewCrypticle(key)
 	for _, n := range []int{0, 10, 1000, 5000} {
 		memory := make([]byte, 3, 2000)
-		value := strings.Repeat("x", n)
-		reply, err := SealedReplyIn(memory, c, value, docNonce)
+		val := strings.Repeat("x", n)
+		reply, err := SealedReplyIn(memory, c, val, docNonce)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +34,7 @@ func TestSealedReplyIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v, err := got.Unpack(); err != nil || v != value {
+		if v, err := got.Unpack(); err != nil || v != val {
 			t.Errorf("%d bytes: %v, %v", n, v, err)
 		}
 	}
@@ -56,14 +58,14 @@ func TestPrivateReplyEqualsLibrary(t *testing.T) {
 			t.Fatalf("v%d: %v", v.Version, refusal)
 		}
 		if v.NoNonce {
-			got, err := PrivateReply(master, minion.Public(), e.EncAlgo, e.SigAlgo, r.Nonce, e.Version, "pillar", Map{})
+			got, err := PrivateReply(master, minion.Public(), e.EncAlgo, e.SigAlgo, r.Nonce, e.Version, "pillar", value.Map{})
 			if err != nil || !bytes.Equal(got, v.Reply) {
 				t.Errorf("no nonce: got %q, %v, want %q", got, err, v.Reply)
 			}
 			continue
 		}
 		s := Sender{Version: v.Version, EncAlgo: v.Enc, SigAlgo: v.Sig}
-		own, err := PrivateReply(master, minion.Public(), e.EncAlgo, e.SigAlgo, r.Nonce, e.Version, "pillar", Raw(v.Value))
+		own, err := PrivateReply(master, minion.Public(), e.EncAlgo, e.SigAlgo, r.Nonce, e.Version, "pillar", value.Raw(v.Value))
 		if err != nil || len(own) != len(v.Reply) {
 			t.Errorf("v%d: our reply has %d bytes, theirs %d, %v", v.Version, len(own), len(v.Reply), err)
 		}
@@ -86,11 +88,11 @@ func TestOpenPrivateRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unsigned, err := PrivateReply(master, minion.Public(), EncSHA1, SigSHA1, "", 1, "pillar", Map{})
+	unsigned, err := PrivateReply(master, minion.Public(), EncSHA1, SigSHA1, "", 1, "pillar", value.Map{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, _ := UnpackMap(reply)
+	m, _ := value.UnpackMap(reply)
 	v3 := Sender{Version: 3}
 	tests := []struct {
 		name   string
@@ -102,8 +104,8 @@ func TestOpenPrivateRefuses(t *testing.T) {
 	}{
 		{"good", minion, master.Public(), reply, docNonce, nil},
 		{"bad load", minion, master.Public(), mustPack("bad load"), docNonce, ErrAuthentication},
-		{"malformed", minion, master.Public(), nil, docNonce, ErrMalformed},
-		{"error map", minion, master.Public(), mustPack(Map{{"error", "x"}}), docNonce, ErrAuthentication},
+		{"malformed", minion, master.Public(), nil, docNonce, value.ErrMalformed},
+		{"error map", minion, master.Public(), mustPack(value.Map{{Key: "error", Value: "x"}}), docNonce, ErrAuthentication},
 		{"other minion", master, master.Public(), reply, docNonce, ErrDecrypt},
 		{"other master", minion, minion.Public(), reply, docNonce, ErrSignature},
 		{"other nonce", minion, master.Public(), reply, "x", ErrNonce},
@@ -125,7 +127,7 @@ func TestOpenPrivateRefuses(t *testing.T) {
 			t.Errorf("%v: got %x, %v", algo, b, err)
 		}
 	}
-	if b, err := PrivateReply(master, minion.Public(), EncSHA1, SigSHA1, docNonce, 3, "pillar", struct{}{}); !errors.Is(err, ErrUnpackable) || b != nil {
+	if b, err := PrivateReply(master, minion.Public(), EncSHA1, SigSHA1, docNonce, 3, "pillar", struct{}{}); !errors.Is(err, value.ErrUnpackable) || b != nil {
 		t.Errorf("unpackable: got %x, %v", b, err)
 	}
 }
@@ -134,7 +136,7 @@ func TestPublicationEqualsLibrary(t *testing.T) {
 	master := goldenKey(t, "master")
 	c := NewCrypticle(mustKey(t, golden().AES))
 	for _, v := range golden().Publications {
-		load, err := UnpackMap(v.Load)
+		load, err := value.UnpackMap(v.Load)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,8 +162,8 @@ func TestPublicationEqualsLibrary(t *testing.T) {
 				t.Errorf("%s, %s, other key: %v", v.Algorithm, name, err)
 			}
 		}
-		a, _ := UnpackRawMap(own)
-		b, _ := UnpackRawMap(v.Payload)
+		a, _ := value.UnpackRawMap(own)
+		b, _ := value.UnpackRawMap(v.Payload)
 		for i := range b {
 			if a[i].Key != b[i].Key {
 				t.Errorf("%s: keys %v, want %v", v.Algorithm, a, b)
@@ -174,7 +176,7 @@ func TestPublicationEqualsLibrary(t *testing.T) {
 func TestPublicationSerial(t *testing.T) {
 	c := NewCrypticle(mustKey(t, docKey))
 	r := NewPubReader(c, nil)
-	payload := mustPack(Map{{"enc", "aes"}, {"load", unhex(t, docSealed[3].sealed)}})
+	payload := mustPack(value.Map{{Key: "enc", Value: "aes"}, {Key: "load", Value: unhex(t, docSealed[3].sealed)}})
 	first, err := r.OpenPublication(payload)
 	if err != nil || first.String("fun") != "test.ping" {
 		t.Fatalf("first: %v, %v", first, err)
@@ -183,7 +185,7 @@ func TestPublicationSerial(t *testing.T) {
 		t.Error("serial is left in the load")
 	}
 	for name, serial := range map[string]any{"same": 1, "lower": 0, "text": "2"} {
-		p, err := Publication(c, nil, "", Map{{"fun", "x"}, {"serial", serial}})
+		p, err := Publication(c, nil, "", value.Map{{Key: "fun", Value: "x"}, {Key: "serial", Value: serial}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +196,7 @@ func TestPublicationSerial(t *testing.T) {
 	if again, err := r.OpenPublication(payload); err != nil || len(again) != 0 {
 		t.Errorf("second: %v, %v", again, err)
 	}
-	for _, load := range []Map{{{"fun", "x"}, {"serial", 9}}, {{"fun", "x"}}, {{"fun", "x"}}} {
+	for _, load := range []value.Map{{{Key: "fun", Value: "x"}, {Key: "serial", Value: 9}}, {{Key: "fun", Value: "x"}}, {{Key: "fun", Value: "x"}}} {
 		p, err := Publication(c, nil, "", load)
 		if err != nil {
 			t.Fatal(err)
@@ -203,13 +205,13 @@ func TestPublicationSerial(t *testing.T) {
 			t.Errorf("%v: got %v, %v", load, got, err)
 		}
 	}
-	if _, err := r.OpenPublication([]byte{0xc0}); !errors.Is(err, ErrMalformed) {
+	if _, err := r.OpenPublication([]byte{0xc0}); !errors.Is(err, value.ErrMalformed) {
 		t.Errorf("nil: %v", err)
 	}
-	if _, err := Publication(c, goldenKey(t, "master"), "FOO", Map{}); !errors.Is(err, ErrAlgorithm) {
+	if _, err := Publication(c, goldenKey(t, "master"), "FOO", value.Map{}); !errors.Is(err, ErrAlgorithm) {
 		t.Errorf("unknown algorithm: %v", err)
 	}
-	if _, err := Publication(c, nil, "", Map{{"x", struct{}{}}}); !errors.Is(err, ErrUnpackable) {
+	if _, err := Publication(c, nil, "", value.Map{{Key: "x", Value: struct{}{}}}); !errors.Is(err, value.ErrUnpackable) {
 		t.Errorf("unpackable: %v", err)
 	}
 }
@@ -221,7 +223,7 @@ func TestOpenReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	bare := append([]byte{0xda, 0, 0x60}, unhex(t, docSealed[1].sealed)...)
-	odd, err := SealedReply(c, Raw{0xc1}, "")
+	odd, err := SealedReply(c, value.Raw{0xc1}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,12 +239,12 @@ func TestOpenReply(t *testing.T) {
 		{"empty text", docNonce, []byte{0xa0}, []byte{0xc0}, nil},
 		{"empty map", docNonce, []byte{0x80}, []byte{0xc0}, nil},
 		{"bad load", docNonce, mustPack("bad load"), nil, ErrAuthentication},
-		{"map", docNonce, mustPack(Map{{"a", 1}}), nil, ErrNotSealed},
+		{"map", docNonce, mustPack(value.Map{{Key: "a", Value: 1}}), nil, ErrNotSealed},
 		{"int", docNonce, []byte{1}, nil, ErrNotSealed},
-		{"empty", docNonce, nil, nil, ErrMalformed},
-		{"trailing", docNonce, append(bare[:len(bare):len(bare)], 0), nil, ErrMalformed},
+		{"empty", docNonce, nil, nil, value.ErrMalformed},
+		{"trailing", docNonce, append(bare[:len(bare):len(bare)], 0), nil, value.ErrMalformed},
 		{"other nonce", strings.Repeat("0", 32), bare, nil, ErrNonce},
-		{"malformed inside", "", odd, nil, ErrMalformed},
+		{"malformed inside", "", odd, nil, value.ErrMalformed},
 	}
 	for _, tt := range tests {
 		got, err := OpenReply(c, tt.in, tt.nonce)
@@ -250,7 +252,7 @@ func TestOpenReply(t *testing.T) {
 			t.Errorf("%s: got %d bytes, %v, want %d, %v", tt.name, len(got), err, len(tt.value), tt.want)
 		}
 	}
-	if b, err := SealedReply(c, struct{}{}, ""); !errors.Is(err, ErrUnpackable) || b != nil {
+	if b, err := SealedReply(c, struct{}{}, ""); !errors.Is(err, value.ErrUnpackable) || b != nil {
 		t.Errorf("unpackable: %x, %v", b, err)
 	}
 }
@@ -268,7 +270,7 @@ func TestSealRequest(t *testing.T) {
 			key = golden().Session
 		}
 		s := Sender{Version: version, ID: "m1", Tok: tok}
-		load := Map{{"cmd", "_return"}, {"id", "m1"}}
+		load := value.Map{{Key: "cmd", Value: "_return"}, {Key: "id", Value: "m1"}}
 		b, err := s.SealRequest(NewCrypticle(mustKey(t, key)), load, docNonce, now)
 		if err != nil {
 			t.Fatal(err)
@@ -281,7 +283,7 @@ func TestSealRequest(t *testing.T) {
 			t.Errorf("v%d: got %+v, %+v", version, e, r)
 		}
 	}
-	b, err := ClearRequest(Map{{"cmd", "ping"}}, 3)
+	b, err := ClearRequest(value.Map{{Key: "cmd", Value: "ping"}}, 3)
 	if err != nil {
 		t.Fatal(err)
 	}

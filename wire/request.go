@@ -4,6 +4,8 @@ import (
 	"math"
 	"time"
 	"unicode/utf8"
+
+	"clustermaster/value"
 )
 
 // Request is the inside of an aes request, with what the channel adds taken out.
@@ -20,23 +22,23 @@ type Request struct {
 	// Tok proves possession of the minion's private key (CheckToken); nil if absent.
 	Tok []byte
 	// Load is everything but nonce and tok, in order, sharing memory with the input.
-	Load RawMap
+	Load value.RawMap
 }
 
 // ParseRequest reads the plaintext of an aes request: what Crypticle.Open returns. Values share memory with packed.
 func ParseRequest(packed []byte) (Request, *Refusal) {
-	m, err := UnpackRawMap(packed)
+	m, err := value.UnpackRawMap(packed)
 	if err != nil {
-		if _, err := Weigh(packed); err == nil {
+		if _, err := value.Weigh(packed); err == nil {
 			return Request{}, refuse(textNotAMap, "not_a_map")
 		}
 		return Request{}, BadLoad("malformed")
 	}
 	var r Request
-	var id, nonce Raw
+	var id, nonce value.Raw
 	kept := m[:0]
 	for _, p := range m {
-		if p.other {
+		if p.Other() {
 			kept = append(kept, p)
 			continue
 		}
@@ -54,7 +56,7 @@ func ParseRequest(packed []byte) (Request, *Refusal) {
 			id = p.Value
 		case "cmd":
 			b, _ := p.Value.Bytes()
-			r.Cmd = intern(b)
+			r.Cmd = value.Intern(b)
 		case "ts":
 			r.TS, r.HasTS = parseTS(p.Value)
 		}
@@ -75,7 +77,7 @@ func ParseRequest(packed []byte) (Request, *Refusal) {
 
 // parseNonce takes nil for none. Salt's peers only ever send 32 hexadecimal characters; another length could not be told
 // from the value behind it.
-func parseNonce(r Raw) (string, bool) {
+func parseNonce(r value.Raw) (string, bool) {
 	if r.IsNil() {
 		return "", true
 	}
@@ -86,16 +88,16 @@ func parseNonce(r Raw) (string, bool) {
 	return string(b), true
 }
 
-func parseTS(r Raw) (int64, bool) {
-	h, err := readHead(r, 0)
+func parseTS(r value.Raw) (int64, bool) {
+	h, err := value.ReadHead(r, 0)
 	if err != nil {
 		return 0, false
 	}
-	switch h.kind {
-	case kindInt:
-		return int64(h.bits), true
-	case kindFloat:
-		if f := math.Float64frombits(h.bits); f > -1<<62 && f < 1<<62 {
+	switch h.Kind {
+	case value.KindInt:
+		return int64(h.Bits), true
+	case value.KindFloat:
+		if f := math.Float64frombits(h.Bits); f > -1<<62 && f < 1<<62 {
 			return int64(f), true
 		}
 	}
@@ -168,7 +170,7 @@ func (r *Request) VerifyMessage(k *PublicKey, sigAlgo string) (signed bool, err 
 	if err != nil {
 		return true, err
 	}
-	packed, err := PackNew(m)
+	packed, err := value.PackNew(m)
 	if err != nil {
 		return true, err
 	}

@@ -20,8 +20,6 @@ type vectors struct {
 	Session   string
 	Nonce     string
 	Token     bin
-	Pack      map[string]string
-	PackNew   map[string]string `json:"pack new"`
 	Sealed    []struct {
 		Packed, Sealed bin
 		Nonce          string

@@ -10,13 +10,13 @@ import (
 	"clustermaster/serve/auth"
 	"clustermaster/serve/master"
 	"clustermaster/serve/userkeys"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // openAccess makes what decides who may order what, and with enable_clear_commands the keys of users.
 func (r *rooms) openAccess() error {
 	o := r.opts
-	publisher, _ := settings.Value(o.PublisherACL).(wire.Map)
+	publisher, _ := settings.Value(o.PublisherACL).(value.Map)
 	var err error
 	if r.rules, err = acl.New(settings.ACL(o)); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (r *rooms) openAccess() error {
 // users confirms users for clear commands.
 type users struct{ *auth.Auth }
 
-func (u users) Authenticate(ctx context.Context, source string, creds wire.Map) (master.Identity, error) {
+func (u users) Authenticate(ctx context.Context, source string, creds value.Map) (master.Identity, error) {
 	id, err := u.Auth.Authenticate(ctx, source, creds)
 	return master.Identity{Name: id.Name, Eauth: id.Eauth, Rights: id.Rights}, err
 }

@@ -16,7 +16,7 @@ import (
 	"clustermaster/serve/master"
 	"clustermaster/store/miniondata"
 	"clustermaster/transport/minion"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // ringPeers are all masters, as the ring store sees them.
@@ -74,11 +74,11 @@ func (h requests) Handle(ctx context.Context, r minion.Request) ([]byte, error) 
 // requestData keeps what minions send.
 type requestData struct{ *miniondata.Data }
 
-func (d requestData) MergeMine(ctx context.Context, id string, data wire.Map, clear bool) error {
+func (d requestData) MergeMine(ctx context.Context, id string, data value.Map, clear bool) error {
 	return overQuota(d.Data.MergeMine(ctx, id, data, clear))
 }
 
-func (d requestData) SetPillar(ctx context.Context, id, pillarenv string, pillar wire.Map) error {
+func (d requestData) SetPillar(ctx context.Context, id, pillarenv string, pillar value.Map) error {
 	return overQuota(d.Data.SetPillar(ctx, id, pillarenv, pillar))
 }
 

@@ -12,7 +12,7 @@ import (
 	"clustermaster/cluster/backup"
 	"clustermaster/salt/runner"
 	"clustermaster/store/jobcache"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // clusterBackups writes backups of this cluster and brings them back.
@@ -96,7 +96,7 @@ func (b clusterBackups) saveJobs(ctx context.Context, w *backup.Writer) (n int, 
 		if err != nil {
 			return n, "", err
 		}
-		load, err := wire.Pack(job.Load)
+		load, err := value.Pack(job.Load)
 		if err != nil {
 			return n, "", fmt.Errorf("pack job %s: %w", head.JID, err)
 		}
@@ -168,11 +168,11 @@ func (b clusterBackups) Restore(ctx context.Context, path, passphrase string, jo
 
 // putJob writes a job; what is there already stays.
 func (b clusterBackups) putJob(ctx context.Context, j backup.Job) error {
-	value, err := wire.Unpack(j.Load)
+	val, err := value.Unpack(j.Load)
 	if err != nil {
 		return fmt.Errorf("read job %s: %w", j.JID, err)
 	}
-	if load, ok := value.(wire.Map); ok && len(load) > 0 {
+	if load, ok := val.(value.Map); ok && len(load) > 0 {
 		if err := b.r.jobs.SaveLoad(ctx, j.JID, load, j.Minions); err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"clustermaster/cluster/fsm"
 	"clustermaster/config/settings"
 	"clustermaster/serve/auth"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // systemPython is what calls libpam where it is there, as in Salt.
@@ -74,7 +74,7 @@ func (t agreedTokens) Tokens() int { return t.n.State().Tokens() }
 // tokenMaker is what the runner family auth asks.
 type tokenMaker struct{ a *auth.Auth }
 
-func (t tokenMaker) MakeToken(ctx context.Context, creds wire.Map) (wire.Map, bool, error) {
+func (t tokenMaker) MakeToken(ctx context.Context, creds value.Map) (value.Map, bool, error) {
 	token, err := t.a.MakeToken(ctx, "salt-run", creds)
 	if errors.Is(err, auth.ErrRefused) {
 		return nil, false, nil

@@ -14,7 +14,7 @@ import (
 	"clustermaster/cluster/clusterpb"
 	"clustermaster/cluster/fsm"
 	"clustermaster/salt/runner"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // A program built with the tag "future" has what the next level may add, and runner functions that use it, also where
@@ -67,7 +67,7 @@ func laterFunctions(r *rooms) []runner.Function {
 				q := &clusterpb.StatusRequest{}
 				q.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 7777, protowire.VarintType), 1))
 				_, err = clusterpb.NewClusterClient(cc).Status(ctx, q)
-				return wire.Map{{Key: "answered", Value: err == nil}}, err
+				return value.Map{{Key: "answered", Value: err == nil}}, err
 			}},
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/runner"
 	"clustermaster/serve/fileserver"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // moduleFiles are file_roots as the functions of templates see them.
@@ -23,15 +23,15 @@ func (r *rooms) moduleDeps() modules.Deps {
 	o := r.opts
 	return modules.Deps{
 		Files: moduleFiles{r.files},
-		Mine: func(ctx context.Context, id string, tgt, fun any, tgtType string) (wire.Map, error) {
+		Mine: func(ctx context.Context, id string, tgt, fun any, tgtType string) (value.Map, error) {
 			return r.master.MineGet(ctx, id, tgt, fun, tgtType)
 		},
 		Runner: r.runFor,
-		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string, vars wire.Map) (any, error) {
+		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string, vars value.Map) (any, error) {
 			return r.pillar.RenderText(ctx, pillar.Request{ID: m.ID, Grains: m.Grains, Saltenv: m.Saltenv, Pillarenv: m.Pillarenv}, moduleFiles{r.files}, m.Pillar, path, text, pipe, vars)
 		},
-		SDB: func(profile string) (wire.Map, bool) {
-			m, ok := settings.Value(o.Extra[profile]).(wire.Map)
+		SDB: func(profile string) (value.Map, bool) {
+			m, ok := settings.Value(o.Extra[profile]).(value.Map)
 			return m, ok
 		},
 		Nodegroup: func(name string) (any, bool) {
@@ -43,7 +43,7 @@ func (r *rooms) moduleDeps() modules.Deps {
 }
 
 // runFor runs a runner function for a template or a minion (peer_run).
-func (r *rooms) runFor(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+func (r *rooms) runFor(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
 	done := r.operators.runners.Run(ctx, runner.Request{Fun: fun, Args: args, Kwargs: kwargs, User: r.opts.User}, nil)
 	if told, ok := done.Return.(runner.Told); ok {
 		done.Return = told.Value
@@ -57,24 +57,24 @@ func (r *rooms) runFor(ctx context.Context, fun string, args []any, kwargs wire.
 // datastore keeps what the functions of data keep, as a key of the cache.
 type datastore struct{ r *rooms }
 
-func (d datastore) Load(ctx context.Context) (wire.Map, error) {
+func (d datastore) Load(ctx context.Context) (value.Map, error) {
 	v, _, err := d.r.banks.Fetch(ctx, "data", "datastore")
-	m, _ := v.(wire.Map)
+	m, _ := v.(value.Map)
 	return m, err
 }
 
-func (d datastore) Dump(ctx context.Context, data wire.Map) error {
+func (d datastore) Dump(ctx context.Context, data value.Map) error {
 	return d.r.banks.Store(ctx, "data", "datastore", data)
 }
 
 // onMaster runs the functions of templates for salt.cmd, as this master: without grains and pillar.
 type onMaster struct{ r *rooms }
 
-func (m onMaster) Run(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, bool, error) {
+func (m onMaster) Run(ctx context.Context, fun string, args []any, kwargs value.Map) (any, bool, error) {
 	if !m.r.modules.Has(fun) || strings.HasSuffix(fun, ".") {
 		return nil, false, nil
 	}
-	opts, _ := settings.Value(m.r.opts.Extra).(wire.Map)
+	opts, _ := settings.Value(m.r.opts.Extra).(value.Map)
 	v, err := m.r.modules.Call(ctx, modules.Minion{ID: m.r.opts.ID, Saltenv: "base", Opts: opts.Set("id", m.r.opts.ID)}, fun, args, kwargs)
 	return v, true, err
 }
@@ -86,7 +86,7 @@ func (f servedFiles) Envs() []string                     { return f.r.files.Envs
 func (f servedFiles) List(env string) []string           { return f.r.files.List(env) }
 func (f servedFiles) Dirs(env string) []string           { return f.r.files.Dirs(env) }
 func (f servedFiles) EmptyDirs(env string) []string      { return f.r.files.EmptyDirs(env) }
-func (f servedFiles) Links(env string) wire.Map          { return f.r.files.Links(env) }
+func (f servedFiles) Links(env string) value.Map         { return f.r.files.Links(env) }
 func (f servedFiles) ClearListCache(env string) []string { return f.r.files.ClearListCache(env) }
 
 func (f servedFiles) Update(ctx context.Context) error {

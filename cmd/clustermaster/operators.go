@@ -22,6 +22,7 @@ import (
 	"clustermaster/serve/operator"
 	"clustermaster/store/cache"
 	"clustermaster/store/jobcache"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -58,7 +59,7 @@ func newOperators(r *rooms) (*operators, error) {
 	keys := runner.KeyFamilyDeps{Keys: t, Fingerprint: wire.Fingerprint, HashType: o.HashType, Local: func() (map[string]string, error) { return t.localKeys(), nil }}
 	minions := runner.ManageDeps{Minions: t, Keys: t, Version: saltVersion}
 	wheels, err := runner.NewRegistry(
-		runner.KeyFamily(keys), runner.ConnectedWheel(minions), runner.ConfigWheel(func() wire.Map { m, _ := settings.Value(o.Values()).(wire.Map); return m }),
+		runner.KeyFamily(keys), runner.ConnectedWheel(minions), runner.ConfigWheel(func() value.Map { m, _ := settings.Value(o.Values()).(value.Map); return m }),
 	)
 	if err != nil {
 		return nil, err
@@ -69,14 +70,14 @@ func newOperators(r *rooms) (*operators, error) {
 		runner.Upgrades(runner.UpgradeDeps{Status: clusterStatus{r}, Members: clusterOrders{r.node}, Restart: upgradeCommand(o.ClusterUpgradeCommand)}),
 		runner.Doctor(clusterStatus{r}, r.reports), runner.Rescue(r.node), runner.Backups(clusterBackups{r}), runner.Identity(clusterIdentity{r.node, o.HashType}),
 		runner.SaltCluster(o.ID), runner.Roots(rootsSync{r}),
-		runner.Jobs(runner.JobsDeps{Jobs: jobReader{r.jobs}, Minions: t, Running: func() []wire.Map { return t.runners.Running() }}),
+		runner.Jobs(runner.JobsDeps{Jobs: jobReader{r.jobs}, Minions: t, Running: func() []value.Map { return t.runners.Running() }}),
 		runner.Manage(minions),
 		runner.CacheFamily(cached{r}, t), runner.CacheClearing(r.data, t), runner.CacheBanks(cacheBanks{r.banks}, o.CacheDir),
 		runner.Pillar(pillarMaker{r}, t), runner.Mine(mineReader{r}, t),
 		runner.Fileserver(servedFiles{r}), runner.Pushed(pushedFiles{r}, t),
-		runner.Config(func() wire.Map { m, _ := settings.Value(o.Extra).(wire.Map); return m }),
+		runner.Config(func() value.Map { m, _ := settings.Value(o.Extra).(value.Map); return m }),
 		runner.Documentation(func() *runner.Registry { return registry }, func() *runner.Registry { return wheels }),
-		runner.State(t), runner.OrchestrationFamily(orchestrations{newOrchestrator(t), pauses{r}}), runner.Events(func(tag string, data wire.Map) { r.bus.Fire(tag, data) }),
+		runner.State(t), runner.OrchestrationFamily(orchestrations{newOrchestrator(t), pauses{r}}), runner.Events(func(tag string, data value.Map) { r.bus.Fire(tag, data) }),
 		runner.Salt(t), runner.Auth(tokenMaker{r.auth}), runner.OnMaster(onMaster{r}), runner.Matching(t), runner.ReactorFamily(reactors{r}), runner.Test(), laterFunctions(r),
 	)
 	if err != nil {
@@ -211,7 +212,7 @@ func (t *operators) Resolve(ctx context.Context, tgtType string, tgt any) (ids [
 func (t *operators) Ask(ctx context.Context, a runner.Ask) (runner.Answers, error) {
 	args := a.Args
 	if len(a.Kwargs) > 0 {
-		args = append(slices.Clip(args), append(wire.Map{{Key: "__kwarg__", Value: true}}, a.Kwargs...))
+		args = append(slices.Clip(args), append(value.Map{{Key: "__kwarg__", Value: true}}, a.Kwargs...))
 	}
 	opts := gather.Options{Timeout: a.Timeout, GatherJobTimeout: a.Gather}
 	if opts.Timeout <= 0 {
@@ -224,7 +225,7 @@ func (t *operators) Ask(ctx context.Context, a runner.Ask) (runner.Answers, erro
 	summary, err := gather.Run(ctx, t, gather.Publish{
 		Tgt: a.Tgt, TgtType: a.TgtType, Fun: a.Fun, Arg: args, Ret: a.Ret, JID: a.JID, User: a.User,
 	}, opts, func(id string, ret gather.Return) {
-		v, err := wire.Unpack(ret.Return)
+		v, err := value.Unpack(ret.Return)
 		if err != nil {
 			v = nil
 		}
@@ -273,11 +274,11 @@ func (t *operators) ids(nodes []string) []string {
 }
 
 // SaveRun implements runner.Store.
-func (t *operators) SaveRun(ctx context.Context, jid string, load wire.Map, id string, ret wire.Map) error {
+func (t *operators) SaveRun(ctx context.Context, jid string, load value.Map, id string, ret value.Map) error {
 	if err := t.jobs.SaveLoad(ctx, jid, load, nil); err != nil {
 		return err
 	}
-	packed, err := wire.Pack(ret)
+	packed, err := value.Pack(ret)
 	if err != nil {
 		return fmt.Errorf("pack result of job %s: %w", jid, err)
 	}
@@ -294,7 +295,7 @@ func (t *operators) Run(ctx context.Context, r operator.RunRequest, out func(kin
 			req.JID = t.master.NewJID()
 		}
 		if _, given := req.Kwargs.Get("orchestration_jid"); !given {
-			req.Kwargs = append(slices.Clip(req.Kwargs), wire.Pair{Key: "orchestration_jid", Value: req.JID})
+			req.Kwargs = append(slices.Clip(req.Kwargs), value.Pair{Key: "orchestration_jid", Value: req.JID})
 		}
 	}
 	if fun, ok := strings.CutPrefix(r.Fun, "wheel."); ok {
@@ -323,7 +324,7 @@ func (t *operators) RunWheel(ctx context.Context, o master.RunOrder) master.Ran 
 }
 
 // Docs implements operator.Runners.
-func (t *operators) Docs(prefix string) wire.Map { return t.runners.Docs(prefix) }
+func (t *operators) Docs(prefix string) value.Map { return t.runners.Docs(prefix) }
 
 // Lists implements operator.Keys.
 func (t *operators) Lists(ctx context.Context, texts bool) (operator.KeyLists, error) {
@@ -416,9 +417,9 @@ func (t *operators) changeKeys(ctx context.Context, action string, ids []string,
 	}
 	words := map[string]string{"accept": "accepted", "reject": "rejected", "delete": "delete"}
 	for _, k := range changed {
-		data := wire.Map{{Key: "result", Value: true}, {Key: "act", Value: words[action]}, {Key: "id", Value: k.ID}}
+		data := value.Map{{Key: "result", Value: true}, {Key: "act", Value: words[action]}, {Key: "id", Value: k.ID}}
 		if action != "delete" {
-			data = append(data, wire.Pair{Key: "pub", Value: k.Pub})
+			data = append(data, value.Pair{Key: "pub", Value: k.Pub})
 		}
 		t.bus.Fire("salt/key", data)
 		if action == "delete" && !preserve {
@@ -431,7 +432,7 @@ func (t *operators) changeKeys(ctx context.Context, action string, ids []string,
 		if err := t.node.RotateAES(ctx); err != nil {
 			warnings = append(warnings, fmt.Sprintf("the AES key is not rotated, so these minions can still read publications: %v", err))
 		} else {
-			t.bus.Fire("key", wire.Map{{Key: "rotate_aes_key", Value: true}})
+			t.bus.Fire("key", value.Map{{Key: "rotate_aes_key", Value: true}})
 		}
 	}
 	return changed, warnings, nil
@@ -497,12 +498,12 @@ func (j jobReader) Returns(ctx context.Context, jid string) (map[string]runner.J
 		ret := runner.JobReturn{Out: r.Out}
 		for _, f := range []struct {
 			to   *any
-			from wire.Raw
+			from value.Raw
 		}{{&ret.Return, r.Return}, {&ret.Retcode, r.Retcode}, {&ret.Success, r.Success}} {
 			if len(f.from) == 0 {
 				continue
 			}
-			if *f.to, err = wire.Unpack(f.from); err != nil {
+			if *f.to, err = value.Unpack(f.from); err != nil {
 				return nil, fmt.Errorf("read return of minion %s: %w", id, err)
 			}
 		}
@@ -534,13 +535,13 @@ func (c cacheBanks) Migrate(ctx context.Context, cachedir, bank string, dry bool
 // cached shows minions' data to runners.
 type cached struct{ r *rooms }
 
-func (c cached) Grains(ctx context.Context, id string) (wire.Map, bool, error) {
+func (c cached) Grains(ctx context.Context, id string) (value.Map, bool, error) {
 	return c.r.data.Grains(ctx, id)
 }
-func (c cached) Pillar(ctx context.Context, id string) (wire.Map, bool, error) {
+func (c cached) Pillar(ctx context.Context, id string) (value.Map, bool, error) {
 	return c.r.data.Pillar(ctx, id)
 }
-func (c cached) Mine(ctx context.Context, id string) (wire.Map, bool, error) {
+func (c cached) Mine(ctx context.Context, id string) (value.Map, bool, error) {
 	m, err := c.r.data.Mine(ctx, id)
 	return m, m != nil, err
 }

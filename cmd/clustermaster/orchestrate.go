@@ -13,7 +13,7 @@ import (
 	"clustermaster/salt/runner"
 	"clustermaster/salt/statemodules"
 	"clustermaster/serve/fileserver"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // stateFiles are file_roots as SLS files are read from them.
@@ -26,22 +26,22 @@ func newOrchestrator(t *operators) *orchestrate.Orchestrator {
 	r, o := t.rooms, t.opts
 	return orchestrate.New(orchestrate.Deps{
 		Files: stateFiles{r.files}, Renderer: r.render, Modules: r.modules, Functions: stateFunctions(t),
-		Pillar: func(ctx context.Context, id string, grains wire.Map, saltenv, pillarenv string, over wire.Map) (wire.Map, error) {
+		Pillar: func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string, over value.Map) (value.Map, error) {
 			made, err := r.pillar.Pillar(ctx, pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv, Override: over, CleanCache: true})
 			return made.Pillar, err
 		},
 		Decrypt: func(ctx context.Context, v any, renderer string) (any, error) {
-			text := string(yaml11.Dump(wire.Map{{Key: "v", Value: v}}))
+			text := string(yaml11.Dump(value.Map{{Key: "v", Value: v}}))
 			made, err := r.pillar.RenderText(ctx, pillar.Request{ID: o.ID}, nil, nil, "", text, "yaml|"+renderer, nil)
 			if err != nil {
 				return nil, err
 			}
-			m, _ := made.(wire.Map)
+			m, _ := made.(value.Map)
 			plain, _ := m.Get("v")
 			return plain, nil
 		},
-		Grains: func() wire.Map { return mastergrains.Of(o.ID, saltVersion) },
-		Fire:   func(tag string, data wire.Map) { r.bus.Fire(tag, data) },
+		Grains: func() value.Map { return mastergrains.Of(o.ID, saltVersion) },
+		Fire:   func(tag string, data value.Map) { r.bus.Fire(tag, data) },
 		Pauses: pauses{r},
 	}, settings.Orchestrate(o), r.log, r.reg)
 }
@@ -51,7 +51,7 @@ func stateFunctions(t *operators) orchestrate.Functions {
 	r, o := t.rooms, t.opts
 	return statemodules.New(statemodules.Deps{
 		Minions: t, Timeout: time.Duration(o.Timeout), GatherJobTimeout: o.GatherJobTimeout, Failhard: o.Failhard,
-		Runners: stateRunners{t}, Fire: func(tag string, data wire.Map) { r.bus.Fire(tag, data) }, Modules: r.modules, Files: r.files,
+		Runners: stateRunners{t}, Fire: func(tag string, data value.Map) { r.bus.Fire(tag, data) }, Modules: r.modules, Files: r.files,
 		Render: r.moduleDeps().Render,
 		Nested: func(v any, indent int) string {
 			return output.Defaults().Text(output.Result{Value: v, Outputter: "nested", Indent: indent})
@@ -93,7 +93,7 @@ var _ runner.Orchestrator = orchestrations{}
 
 func (s orchestrations) SLS(ctx context.Context, o runner.Orchestration) (any, bool, error) {
 	v, err := s.Orchestrator.SLS(ctx, orchestrate.Request(o))
-	ret, _ := v.(wire.Map)
+	ret, _ := v.(value.Map)
 	return v, orchestrate.Succeeded(ret), err
 }
 
@@ -101,15 +101,15 @@ func (s orchestrations) Show(ctx context.Context, o runner.Orchestration) (any, 
 	return s.Orchestrator.Show(ctx, orchestrate.Request(o))
 }
 
-func (s orchestrations) High(ctx context.Context, data wire.Map, o runner.Orchestration) (any, error) {
+func (s orchestrations) High(ctx context.Context, data value.Map, o runner.Orchestration) (any, error) {
 	return s.Orchestrator.High(ctx, data, orchestrate.Request(o))
 }
 
-func (s orchestrations) Single(ctx context.Context, fun, name string, kwargs wire.Map, o runner.Orchestration) (any, error) {
+func (s orchestrations) Single(ctx context.Context, fun, name string, kwargs value.Map, o runner.Orchestration) (any, error) {
 	return s.Orchestrator.Single(ctx, fun, name, kwargs, orchestrate.Request(o))
 }
 
-func (s orchestrations) Pause(ctx context.Context, jid string, change func(wire.Map) wire.Map) error {
+func (s orchestrations) Pause(ctx context.Context, jid string, change func(value.Map) value.Map) error {
 	return s.change(ctx, jid, change)
 }
 
@@ -118,13 +118,13 @@ type pauses struct{ r *rooms }
 
 const pauseBank = "state_pause"
 
-func (p pauses) Pause(ctx context.Context, jid string) (wire.Map, error) {
+func (p pauses) Pause(ctx context.Context, jid string) (value.Map, error) {
 	v, _, err := p.r.banks.Fetch(ctx, pauseBank, jid)
-	m, _ := v.(wire.Map)
+	m, _ := v.(value.Map)
 	return m, err
 }
 
-func (p pauses) change(ctx context.Context, jid string, change func(wire.Map) wire.Map) error {
+func (p pauses) change(ctx context.Context, jid string, change func(value.Map) value.Map) error {
 	asked, err := p.Pause(ctx, jid)
 	if err != nil {
 		return err

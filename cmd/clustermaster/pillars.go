@@ -12,7 +12,7 @@ import (
 	"clustermaster/serve/fileserver"
 	"clustermaster/serve/master"
 	"clustermaster/store/miniondata"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // pillars makes pillars for the request handler.
@@ -31,7 +31,7 @@ func (f pillarFiles) Open(env, path string) (string, []byte, bool, error) { retu
 // keptPillars is where pillar_cache keeps pillars.
 type keptPillars struct{ *miniondata.Data }
 
-func (k keptPillars) Pillar(ctx context.Context, id, pillarenv string) (wire.Map, time.Time, bool, error) {
+func (k keptPillars) Pillar(ctx context.Context, id, pillarenv string) (value.Map, time.Time, bool, error) {
 	return k.PillarMade(ctx, id, pillarenv)
 }
 
@@ -57,13 +57,13 @@ func (r *rooms) openPillars() error {
 // pillarMaker makes pillars for the operator.
 type pillarMaker struct{ r *rooms }
 
-func (p pillarMaker) request(ctx context.Context, id string, extra wire.Map, saltenv, pillarenv string) (pillar.Request, error) {
+func (p pillarMaker) request(ctx context.Context, id string, extra value.Map, saltenv, pillarenv string) (pillar.Request, error) {
 	grains, found, err := p.r.data.Grains(ctx, id)
 	if err != nil {
 		return pillar.Request{}, err
 	}
 	if !found {
-		grains = wire.Map{{Key: "fqdn", Value: id}}
+		grains = value.Map{{Key: "fqdn", Value: id}}
 	}
 	for _, kw := range extra {
 		if name, ok := kw.Key.(string); ok {
@@ -73,7 +73,7 @@ func (p pillarMaker) request(ctx context.Context, id string, extra wire.Map, sal
 	return pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv, CleanCache: true}, nil
 }
 
-func (p pillarMaker) MakePillar(ctx context.Context, id string, extra wire.Map, saltenv, pillarenv string) (wire.Map, error) {
+func (p pillarMaker) MakePillar(ctx context.Context, id string, extra value.Map, saltenv, pillarenv string) (value.Map, error) {
 	r, err := p.request(ctx, id, extra, saltenv, pillarenv)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (p pillarMaker) MakePillar(ctx context.Context, id string, extra wire.Map, 
 	return made.Pillar, err
 }
 
-func (p pillarMaker) Top(ctx context.Context, id, saltenv string) (wire.Map, []string, error) {
+func (p pillarMaker) Top(ctx context.Context, id, saltenv string) (value.Map, []string, error) {
 	r, err := p.request(ctx, id, nil, saltenv, "")
 	if err != nil {
 		return nil, nil, err
@@ -90,7 +90,7 @@ func (p pillarMaker) Top(ctx context.Context, id, saltenv string) (wire.Map, []s
 	return p.r.pillar.Top(ctx, r)
 }
 
-func (p pillarMaker) Kept(ctx context.Context, id, pillarenv string) (wire.Map, bool, error) {
+func (p pillarMaker) Kept(ctx context.Context, id, pillarenv string) (value.Map, bool, error) {
 	return p.r.data.PillarOf(ctx, id, pillarenv)
 }
 
@@ -101,6 +101,6 @@ func (p pillarMaker) Forget(ctx context.Context, id string) error {
 // mineReader reads mines for the operator.
 type mineReader struct{ r *rooms }
 
-func (m mineReader) MineGet(ctx context.Context, tgt, fun any, tgtType string) (wire.Map, error) {
+func (m mineReader) MineGet(ctx context.Context, tgt, fun any, tgtType string) (value.Map, error) {
 	return m.r.master.MineGet(ctx, "", tgt, fun, tgtType)
 }

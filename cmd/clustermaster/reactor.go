@@ -14,14 +14,14 @@ import (
 	"clustermaster/salt/reactor"
 	"clustermaster/salt/render"
 	"clustermaster/salt/runner"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // openReactor makes the reactor; it needs bus, renderer and state only when it runs.
 func (r *rooms) openReactor() {
 	o := r.opts
 	rules, _ := settings.Value(o.Reactor).([]any)
-	opts, _ := settings.Value(o.Values()).(wire.Map)
+	opts, _ := settings.Value(o.Values()).(value.Map)
 	grains := mastergrains.Of(o.ID, saltVersion)
 	r.reactor = reactor.New(reactor.Deps{
 		Bus: r.bus, Renderer: r.render, Host: masterHost{r, grains, opts, "base"}, File: moduleFiles{r.files}.Open,
@@ -94,7 +94,7 @@ func (r *rooms) reactorChanges() reactor.Changes {
 // masterHost answers templates that are rendered for this master itself.
 type masterHost struct {
 	r            *rooms
-	grains, opts wire.Map
+	grains, opts value.Map
 	env          string
 }
 
@@ -104,7 +104,7 @@ var (
 )
 
 // Call implements render.Host.
-func (h masterHost) Call(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+func (h masterHost) Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
 	v, err := h.r.modules.Call(ctx, modules.Minion{ID: h.r.opts.ID, Grains: h.grains, Saltenv: h.env, Opts: h.opts}, fun, args, kwargs)
 	if errors.Is(err, modules.ErrUnknown) {
 		return nil, fmt.Errorf("function %s: %w", fun, render.ErrUnknownFunction)
@@ -134,13 +134,13 @@ func (a reactors) Available() bool { return a.r.reactor.Available() }
 func (a reactors) Reactors() []any {
 	out := []any{}
 	for _, rule := range a.r.reactor.Rules() {
-		out = append(out, wire.Map{{Key: rule.Tag, Value: rule.Value}})
+		out = append(out, value.Map{{Key: rule.Tag, Value: rule.Value}})
 	}
 	return out
 }
 
-func (a reactors) Leading() bool                  { return !a.r.node.State().Reactors().Off }
-func (a reactors) Fire(tag string, data wire.Map) { a.r.bus.Fire(tag, data) }
+func (a reactors) Leading() bool                   { return !a.r.node.State().Reactors().Off }
+func (a reactors) Fire(tag string, data value.Map) { a.r.bus.Fire(tag, data) }
 
 func (a reactors) AddReactor(ctx context.Context, tag string, files []string) (bool, error) {
 	return a.change(ctx, &fsm.ChangeReactor{Action: fsm.AddReactor, Tag: tag, Files: files})

@@ -11,7 +11,7 @@ import (
 	"clustermaster/config/settings"
 	"clustermaster/salt/runner"
 	"clustermaster/statesync"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // openRoots opens what keeps file_roots and pillar_roots equal on all masters. A master that stands alone has none.
@@ -161,17 +161,17 @@ func rootsPeer(st statesync.TreeStatus) runner.RootsPeer {
 }
 
 // rootsMore is what cluster.members shows of a member's roots.
-func rootsMore(m cluster.Member) wire.Map {
+func rootsMore(m cluster.Member) value.Map {
 	s := m.Sync
-	more := wire.Map{{Key: "roots_head", Value: wire.Map{{Key: "file_roots", Value: int64(s.FileHead)}, {Key: "pillar_roots", Value: int64(s.PillarHead)}}}}
+	more := value.Map{{Key: "roots_head", Value: value.Map{{Key: "file_roots", Value: int64(s.FileHead)}, {Key: "pillar_roots", Value: int64(s.PillarHead)}}}}
 	if s.BytesTotal > 0 {
-		more = append(more, wire.Pair{Key: "sync", Value: wire.Map{
+		more = append(more, value.Pair{Key: "sync", Value: value.Map{
 			{Key: "percent", Value: float64(int64(s.Percent()*10)) / 10}, {Key: "bytes", Value: s.Bytes}, {Key: "bytes_total", Value: s.BytesTotal},
 			{Key: "rate", Value: s.Rate}, {Key: "eta", Value: int64(s.ETA.Seconds() + 0.5)},
 		}})
 	}
 	if s.Trouble != "" {
-		more = append(more, wire.Pair{Key: "sync_trouble", Value: s.Trouble})
+		more = append(more, value.Pair{Key: "sync_trouble", Value: s.Trouble})
 	}
 	return more
 }

@@ -8,14 +8,14 @@ import (
 	"clustermaster/config/settings"
 	"clustermaster/internal/origin"
 	"clustermaster/salt/schedule"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // openSchedule makes the schedule and says what is wrong with its entries.
 func (r *rooms) openSchedule() {
 	o := r.opts
 	log := r.log.With("component", "schedule")
-	option, _ := settings.Value(o.Schedule).(wire.Map)
+	option, _ := settings.Value(o.Schedule).(value.Map)
 	entries, problems := schedule.Read(option)
 	for _, p := range problems {
 		if p.Runs {
@@ -31,10 +31,10 @@ func (r *rooms) openSchedule() {
 	}
 	r.sched = schedule.New(schedule.Deps{
 		Cluster: scheduleCluster{r},
-		Run: func(ctx context.Context, jid, fun string, args []any, kwargs wire.Map) schedule.Outcome {
+		Run: func(ctx context.Context, jid, fun string, args []any, kwargs value.Map) schedule.Outcome {
 			ctx = origin.With(ctx, origin.Origin{From: "schedule", Order: fun, Automatic: true})
-			value, code, err := r.operators.runners.Quiet(ctx, "salt/scheduler/"+jid, jid, fun, args, kwargs)
-			return schedule.Outcome{Return: value, Retcode: code, Err: err}
+			val, code, err := r.operators.runners.Quiet(ctx, "salt/scheduler/"+jid, jid, fun, args, kwargs)
+			return schedule.Outcome{Return: val, Retcode: code, Err: err}
 		},
 		Fire: r.bus.Fire, NewJID: func() string { return r.master.NewJID() }, Now: r.node.Now,
 	}, schedule.Options{Entries: entries, ID: o.ID, Node: r.node.Self().Node, Alone: r.port == nil, Window: o.LoopInterval}, r.log, r.reg)

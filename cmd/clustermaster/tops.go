@@ -6,12 +6,12 @@ import (
 	"clustermaster/config/settings"
 	"clustermaster/salt/mastertops"
 	"clustermaster/salt/modules"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // masterTops answers _master_tops; nil if the option names nothing.
-func (r *rooms) masterTops() (func(ctx context.Context, id string, opts wire.Map) wire.Map, error) {
-	option, _ := settings.Value(r.opts.Extra["master_tops"]).(wire.Map)
+func (r *rooms) masterTops() (func(ctx context.Context, id string, opts value.Map) value.Map, error) {
+	option, _ := settings.Value(r.opts.Extra["master_tops"]).(value.Map)
 	if len(option) == 0 {
 		return nil, nil
 	}
@@ -26,9 +26,9 @@ func (r *rooms) masterTops() (func(ctx context.Context, id string, opts wire.Map
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, id string, opts wire.Map) wire.Map {
+	return func(ctx context.Context, id string, opts value.Map) value.Map {
 		grains, _ := opts.Get("grains")
-		own, _ := grains.(wire.Map)
+		own, _ := grains.(value.Map)
 		return t.Ask(ctx, mastertops.Request{ID: id, Opts: opts, Grains: own})
 	}, nil
 }

@@ -7,26 +7,26 @@ import (
 	"clustermaster/config"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // ACL is what the rules of users take from the options.
 func ACL(o *config.Options) acl.Options {
-	publisher, _ := Value(o.PublisherACL).(wire.Map)
-	blacklist, _ := Value(o.PublisherACLBlacklist).(wire.Map)
+	publisher, _ := Value(o.PublisherACL).(value.Map)
+	blacklist, _ := Value(o.PublisherACLBlacklist).(value.Map)
 	return acl.Options{PublisherACL: publisher, Blacklist: blacklist, SudoACL: o.SudoACL}
 }
 
 // Auth is what external_auth takes from the options.
 func Auth(o *config.Options) auth.Options {
-	external, _ := Value(o.ExternalAuth).(wire.Map)
-	var backEnds wire.Map
+	external, _ := Value(o.ExternalAuth).(value.Map)
+	var backEnds value.Map
 	for name, v := range o.Extra {
 		if strings.HasPrefix(name, "auth.") {
-			backEnds = append(backEnds, wire.Pair{Key: name, Value: revealed(v)})
+			backEnds = append(backEnds, value.Pair{Key: name, Value: revealed(v)})
 		}
 	}
-	slices.SortFunc(backEnds, func(a, b wire.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
+	slices.SortFunc(backEnds, func(a, b value.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
 	return auth.Options{
 		External: external, PermissiveACL: o.PermissiveACL, ACLModule: o.EauthACLModule, KeepACLInToken: o.KeepACLInToken,
 		TokenExpire: o.TokenExpire, ExpireOverride: Value(o.TokenExpireUserOverride), HashType: o.HashType,

@@ -10,6 +10,7 @@ import (
 
 	"clustermaster/config"
 	"clustermaster/serve/master"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -33,9 +34,9 @@ func Master(o *config.Options) (master.Options, error) {
 	m.RequireMinionSignMessages, m.DropMessagesSignatureFail = o.RequireMinionSignMessages, o.DropMessagesSignatureFail
 	m.MinionDataCache, m.MinionDataCacheEvents, m.EnforceMineCache = o.MinionDataCache, o.MinionDataEvents, o.EnforceMineCache
 	m.PillarCache = o.PillarCache
-	m.Peer, _ = Value(o.Peer).(wire.Map)
-	m.PeerRun, _ = Value(o.PeerRun).(wire.Map)
-	m.Nodegroups, _ = Value(o.Nodegroups).(wire.Map)
+	m.Peer, _ = Value(o.Peer).(value.Map)
+	m.PeerRun, _ = Value(o.PeerRun).(value.Map)
+	m.Nodegroups, _ = Value(o.Nodegroups).(value.Map)
 	m.Timeout, m.FileRecv, m.FileRecvMaxSize = o.Timeout, o.FileRecv, int64(o.FileRecvMaxSize)<<20
 	m.AllowMinionKeyRevoke, m.PreserveMinionCache = o.AllowMinionKeyRevoke, o.PreserveMinionCache
 	m.SignPubMessages, m.PublishSigningAlgorithm = o.SignPubMessages, o.PublishSigningAlgorithm
@@ -44,7 +45,7 @@ func Master(o *config.Options) (master.Options, error) {
 	m.Syndics = o.Syndics
 	m.FileRecvPerDay, m.JobsPerHour = int64(o.FileRecvMaxDaily)<<20, int64(o.MinionJobsMaxHourly)
 	m.UniqueJID = o.UniqueJID
-	if get, ok := Value(o.Extra["mine_get"]).(wire.Map); ok {
+	if get, ok := Value(o.Extra["mine_get"]).(value.Map); ok {
 		m.MineGet = get
 	}
 	m.ExtJobCache, _ = o.Extra["ext_job_cache"].(string)
@@ -65,7 +66,7 @@ func Master(o *config.Options) (master.Options, error) {
 		}
 		return envs
 	}
-	m.MasterOpts = wire.Map{
+	m.MasterOpts = value.Map{
 		{Key: "top_file_merging_strategy", Value: o.TopFileMergingStrategy}, {Key: "env_order", Value: Value(o.EnvOrder)},
 		{Key: "default_top", Value: o.DefaultTop}, {Key: "renderer", Value: o.Renderer}, {Key: "failhard", Value: o.Failhard},
 		{Key: "state_top", Value: o.StateTop}, {Key: "state_top_saltenv", Value: textOrNil(o.StateTopSaltenv)},

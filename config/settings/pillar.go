@@ -8,7 +8,7 @@ import (
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/render"
 	"clustermaster/serve/fileserver"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Files is what the file server takes from the options, with file_roots.
@@ -33,8 +33,8 @@ func Pillar(o *config.Options) pillar.Options {
 		DecryptPillarDelimiter: o.DecryptPillarDelimiter, DecryptPillarDefault: o.DecryptPillarDefault, DecryptPillarRenderers: o.DecryptPillarRenderers,
 		Cache: o.PillarCache, CacheTTL: o.PillarCacheTTL, MaxSize: o.MaxPillarSize, Timeout: o.PillarTimeout,
 	}
-	p.MasterOpts, _ = Value(o.Values()).(wire.Map)
-	p.Nodegroups, _ = Value(o.Nodegroups).(wire.Map)
+	p.MasterOpts, _ = Value(o.Values()).(value.Map)
+	p.Nodegroups, _ = Value(o.Nodegroups).(value.Map)
 	if len(o.ExtPillar) > 0 {
 		p.ExtPillar = Value(o.ExtPillar)
 	}
@@ -90,8 +90,8 @@ func Orchestrate(o *config.Options) orchestrate.Options {
 		MergeLists:         o.PillarMergeLists,
 		DecryptRenderers:   o.DecryptPillarRenderers,
 	}
-	so.Opts, _ = Value(o.Values()).(wire.Map)
-	so.GlobalConditions, _ = Value(o.GlobalStateConditions).(wire.Map)
+	so.Opts, _ = Value(o.Values()).(value.Map)
+	so.GlobalConditions, _ = Value(o.GlobalStateConditions).(value.Map)
 	return so
 }
 

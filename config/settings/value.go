@@ -2,18 +2,17 @@ package settings
 
 import (
 	"clustermaster/config"
-	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
-// Value turns a value of the configuration into one of the wire. Beside what YAML has, options hold
+// Value copies a value of the configuration as a plain one. Beside what YAML has, options hold
 // lists of texts, tables and secrets; a secret becomes "[redacted]".
 func Value(v any) any {
-	switch x := v.(type) {
-	case yaml11.Map:
-		m := make(wire.Map, len(x))
+	switch x := value.Plain(v).(type) {
+	case value.Map:
+		m := make(value.Map, len(x))
 		for i, p := range x {
-			m[i] = wire.Pair{Key: Value(p.Key), Value: Value(p.Value)}
+			m[i] = value.Pair{Key: Value(p.Key), Value: Value(p.Value)}
 		}
 		return m
 	case []any:
@@ -22,20 +21,9 @@ func Value(v any) any {
 			l[i] = Value(e)
 		}
 		return l
-	case []string:
-		l := make([]any, len(x))
-		for i, e := range x {
-			l[i] = e
-		}
-		return l
-	case map[string]any:
-		m := make(wire.Map, 0, len(x))
-		for k, e := range x {
-			m = append(m, wire.Pair{Key: k, Value: Value(e)})
-		}
-		return m
 	case config.Secret:
 		return "[redacted]"
+	default:
+		return x
 	}
-	return yaml11.ToWire(v)
 }

@@ -1,12 +1,13 @@
 package settings
 
 import (
+	"math/big"
 	"reflect"
 	"testing"
 
 	"clustermaster/config"
 	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Whatever an option holds can be packed, and no secret is in it.
@@ -16,17 +17,18 @@ func TestValue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := Value(map[string]any{"option": yaml11.Map{{Key: "read", Value: read}, {Key: "key", Value: config.Secret("x")}, {Key: "names", Value: []string{"n"}}}})
-	want := wire.Map{{Key: "option", Value: wire.Map{
-		{Key: "read", Value: wire.Map{
-			{Key: "large", Value: "123456789012345678901234567890"}, {Key: "set", Value: []any{"a", "b"}}, {Key: "list", Value: []any{int64(1), []any{"x"}}},
+	large, _ := new(big.Int).SetString("123456789012345678901234567890", 10)
+	got := Value(map[string]any{"option": value.Map{{Key: "read", Value: read}, {Key: "key", Value: config.Secret("x")}, {Key: "names", Value: []string{"n"}}}})
+	want := value.Map{{Key: "option", Value: value.Map{
+		{Key: "read", Value: value.Map{
+			{Key: "large", Value: large}, {Key: "set", Value: value.Set{"a", "b"}}, {Key: "list", Value: []any{int64(1), []any{"x"}}},
 		}},
 		{Key: "key", Value: "[redacted]"}, {Key: "names", Value: []any{"n"}},
 	}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	if _, err := wire.Pack(got); err != nil {
+	if _, err := value.Pack(got); err != nil {
 		t.Error(err)
 	}
 }

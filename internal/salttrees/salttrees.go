@@ -17,7 +17,7 @@ import (
 
 	"clustermaster/internal/answers"
 	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Part is a named text of a tree.
@@ -80,18 +80,18 @@ func (t *Tree) Place(tb testing.TB, root string) {
 }
 
 // YAML reads a part that is a map.
-func YAML(tb testing.TB, text string) wire.Map {
+func YAML(tb testing.TB, text string) value.Map {
 	tb.Helper()
 	v, err := yaml11.Load([]byte(text))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	m, _ := yaml11.ToWire(v).(wire.Map)
+	m, _ := v.(value.Map)
 	return m
 }
 
 // Grains are those with which a script asks Salt: its text GRAINS.
-func Grains(tb testing.TB, script string) wire.Map {
+func Grains(tb testing.TB, script string) value.Map {
 	tb.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", script))
 	if err != nil {

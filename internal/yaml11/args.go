@@ -3,17 +3,17 @@ package yaml11
 import (
 	"math/big"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
+
+	"clustermaster/value"
 )
 
 // ParseArg turns one command-line argument into the value that Salt sends
 // (salt/utils/args.py, yamlify_arg). What doesn't read as one of Salt's plain
-// values stays the text it was. An integer that needs more than 64 bits is
-// given as its decimal text, for that is how it travels.
+// values stays the text it was.
 func ParseArg(s string) any {
-	trimmed := strings.TrimFunc(s, isPythonSpace)
+	trimmed := strings.TrimFunc(s, value.IsSpace)
 	switch trimmed {
 	case "", "---", "...":
 		return s
@@ -43,55 +43,36 @@ func ParseArg(s string) any {
 			return s
 		}
 		return v
-	case Map:
+	case value.Map:
 		if !comment && !strings.HasPrefix(s, "{") {
 			return s
 		}
-		return portable(v)
+		return v
 	case []any:
 		if !comment && !strings.HasPrefix(s, "[") {
 			return s
 		}
-		return portable(v)
-	case bool, int64, uint64, float64:
 		return v
-	case *big.Int:
-		return v.String()
+	case bool, int64, uint64, float64, *big.Int:
+		return v
 	}
 	return s
-}
-
-// portable replaces integers that no 64-bit type holds by their text.
-func portable(v any) any {
-	switch v := v.(type) {
-	case *big.Int:
-		return v.String()
-	case []any:
-		for i := range v {
-			v[i] = portable(v[i])
-		}
-	case Map:
-		for i := range v {
-			v[i].Key, v[i].Value = portable(v[i].Key), portable(v[i].Value)
-		}
-	}
-	return v
 }
 
 // ParseArgs splits the words of a command line into positional values and
 // keyword values (name=value), each read by ParseArg. Keywords named in noParse
 // keep their text. A keyword given twice keeps its place and its last value.
 // A positional integer of 20 characters is a job id and stays text.
-func ParseArgs(words []string, noParse ...string) (args []any, kwargs Map) {
+func ParseArgs(words []string, noParse ...string) (args []any, kwargs value.Map) {
 	for _, w := range words {
-		name, value, ok := splitKwarg(w)
+		name, text, ok := splitKwarg(w)
 		if !ok {
 			args = append(args, jobID(ParseArg(w)))
 			continue
 		}
-		var v any = value
+		var v any = text
 		if !slices.Contains(noParse, name) {
-			v = ParseArg(value)
+			v = ParseArg(text)
 		}
 		kwargs = kwargs.Set(name, v)
 	}
@@ -100,24 +81,17 @@ func ParseArgs(words []string, noParse ...string) (args []any, kwargs Map) {
 
 // Condition joins positional and keyword values to the one list that travels as
 // `arg`: keywords go into a last mapping marked with __kwarg__.
-func Condition(args []any, kwargs Map) []any {
+func Condition(args []any, kwargs value.Map) []any {
 	list := append(make([]any, 0, len(args)+1), args...)
 	if len(kwargs) > 0 {
-		list = append(list, append(Map{{"__kwarg__", true}}, kwargs...))
+		list = append(list, append(value.Map{{Key: "__kwarg__", Value: true}}, kwargs...))
 	}
 	return list
 }
 
 func jobID(v any) any {
-	switch n := v.(type) {
-	case int64:
-		if s := strconv.FormatInt(n, 10); len(s) == 20 {
-			return s
-		}
-	case uint64:
-		if s := strconv.FormatUint(n, 10); len(s) == 20 {
-			return s
-		}
+	if s, ok := value.Int(v); ok && len(s) == 20 {
+		return s
 	}
 	return v
 }
@@ -125,9 +99,9 @@ func jobID(v any) any {
 // splitKwarg cuts name=value. The name starts with a letter or _, goes on with
 // letters, digits, _, . and -; == is no keyword; neither is a value with a line
 // break, but for one at its very end, which is dropped.
-func splitKwarg(s string) (name, value string, ok bool) {
-	name, value, ok = strings.Cut(s, "=")
-	if !ok || name == "" || strings.HasPrefix(value, "=") {
+func splitKwarg(s string) (name, text string, ok bool) {
+	name, text, ok = strings.Cut(s, "=")
+	if !ok || name == "" || strings.HasPrefix(text, "=") {
 		return "", "", false
 	}
 	for i, r := range name {
@@ -139,13 +113,9 @@ func splitKwarg(s string) (name, value string, ok bool) {
 			return "", "", false
 		}
 	}
-	value = strings.TrimSuffix(value, "\n")
-	if strings.Contains(value, "\n") {
+	text = strings.TrimSuffix(text, "\n")
+	if strings.Contains(text, "\n") {
 		return "", "", false
 	}
-	return name, value, true
-}
-
-func isPythonSpace(r rune) bool {
-	return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f
+	return name, text, true
 }

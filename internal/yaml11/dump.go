@@ -3,11 +3,11 @@ package yaml11
 import (
 	"encoding/base64"
 	"math"
-	"math/big"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+
+	"clustermaster/value"
 )
 
 // Style chooses the shape of a dump. The zero Style is the one of
@@ -21,8 +21,7 @@ type Style struct {
 }
 
 // Dump prints v as Salt's --out=yaml does. Beside the values that Load gives it
-// takes every Go integer, []string, map[string]any, and slices of any struct of
-// two fields Key and Value as mappings in order. Another type prints NULL, as in
+// takes every Go integer, []string and map[string]any. Another type prints NULL, as in
 // Salt. Keys are sorted as Python sorts them: not at all if two can't be
 // compared.
 func Dump(v any) []byte { return DumpStyle(v, Style{}) }
@@ -58,7 +57,7 @@ type tree struct {
 }
 
 func represent(v any, s Style) *tree {
-	switch v := v.(type) {
+	switch v := value.Plain(v).(type) {
 	case nil:
 		return plain("null")
 	case bool:
@@ -67,79 +66,40 @@ func represent(v any, s Style) *tree {
 		return &tree{text: v, plainOK: resolve(strings.TrimSuffix(v, "\n")) == tagStr}
 	case float64:
 		return plain(formatFloat(v))
-	case float32:
-		return plain(formatFloat(float64(v)))
-	case *big.Int:
-		return plain(v.String())
 	case []byte:
 		if v == nil {
 			v = []byte{}
 		}
 		return &tree{text: encodeBase64(v), tag: "!!binary", literal: true}
-	case Map:
+	case value.Map:
 		return mapTree(v, s)
-	case Set:
-		m := make(Map, len(v))
+	case value.Set:
+		m := make(value.Map, len(v))
 		for i := range v {
 			m[i].Key = v[i]
 		}
 		t := mapTree(m, s)
 		t.tag = "!!set"
 		return t
-	}
-	return reflected(reflect.ValueOf(v), s)
-}
-
-func reflected(v reflect.Value, s Style) *tree {
-	switch v.Kind() {
-	case reflect.Bool:
-		return plain(strconv.FormatBool(v.Bool()))
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return plain(strconv.FormatInt(v.Int(), 10))
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return plain(strconv.FormatUint(v.Uint(), 10))
-	case reflect.String:
-		return represent(v.String(), s)
-	case reflect.Map:
-		m := make(Map, 0, v.Len())
-		for it := v.MapRange(); it.Next(); {
-			m = append(m, Pair{it.Key().Interface(), it.Value().Interface()})
-		}
-		return mapTree(m, s)
-	case reflect.Slice:
-		if isPairs(v.Type()) {
-			m := make(Map, v.Len())
-			for i := range m {
-				m[i] = Pair{v.Index(i).FieldByName("Key").Interface(), v.Index(i).FieldByName("Value").Interface()}
-			}
-			return mapTree(m, s)
-		}
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			break // packed bytes of somebody else: no value
-		}
-		t := &tree{shape: listShape, flow: s.Flow || v.Len() == 0}
-		for i := range v.Len() {
-			t.items = append(t.items, represent(v.Index(i).Interface(), s))
+	case []any:
+		t := &tree{shape: listShape, flow: s.Flow || len(v) == 0}
+		for _, e := range v {
+			t.items = append(t.items, represent(e, s))
 		}
 		t.flow = t.flow || s.Leaves && t.ofScalars()
 		return t
+	default:
+		if digits, ok := value.Int(v); ok {
+			return plain(digits)
+		}
 	}
 	return plain("NULL")
 }
 
-func isPairs(t reflect.Type) bool {
-	if e := t.Elem(); e.Kind() == reflect.Struct && e.NumField() == 2 {
-		k, hasKey := e.FieldByName("Key")
-		v, hasValue := e.FieldByName("Value")
-		return hasKey && hasValue && k.IsExported() && v.IsExported()
-	}
-	return false
-}
-
-func mapTree(m Map, s Style) *tree {
+func mapTree(m value.Map, s Style) *tree {
 	t := &tree{shape: mapShape, flow: s.Flow || len(m) == 0}
 	if !s.Unsorted {
-		m = sortKeys(m)
+		m, _ = value.Sorted(m)
 	}
 	for _, p := range m {
 		t.items = append(t.items, represent(p.Key, s), represent(p.Value, s))
@@ -150,61 +110,6 @@ func mapTree(m Map, s Style) *tree {
 
 func (t *tree) ofScalars() bool {
 	return !slices.ContainsFunc(t.items, func(item *tree) bool { return item.shape != scalarShape || item.literal })
-}
-
-// sortKeys orders by key where all keys are of one comparable kind.
-func sortKeys(m Map) Map {
-	sorted := slices.Clone(m)
-	comparable := true
-	slices.SortStableFunc(sorted, func(a, b Pair) int {
-		c, ok := compareKeys(a.Key, b.Key)
-		comparable = comparable && ok
-		return c
-	})
-	if !comparable {
-		return m
-	}
-	return sorted
-}
-
-func compareKeys(a, b any) (int, bool) {
-	if x, ok := a.(string); ok {
-		y, ok := b.(string)
-		return strings.Compare(x, y), ok
-	}
-	x, okX := number(a)
-	y, okY := number(b)
-	if !okX || !okY {
-		return 0, false
-	}
-	return x.Cmp(y), true
-}
-
-// number is a key as an exact number; bools count, as in Python.
-func number(v any) (*big.Float, bool) {
-	switch v := v.(type) {
-	case bool:
-		if v {
-			return big.NewFloat(1), true
-		}
-		return new(big.Float), true
-	case *big.Int:
-		return new(big.Float).SetInt(v), true
-	case nil:
-		return nil, false
-	}
-	switch r := reflect.ValueOf(v); r.Kind() {
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return new(big.Float).SetInt64(r.Int()), true
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return new(big.Float).SetUint64(r.Uint()), true
-	case reflect.Float32, reflect.Float64:
-		if math.IsNaN(r.Float()) {
-			return nil, false
-		}
-		return big.NewFloat(r.Float()), true
-	}
-	return nil, false
 }
 
 func plain(s string) *tree { return &tree{text: s, plainOK: true} }
@@ -219,16 +124,9 @@ func formatFloat(f float64) string {
 	case math.IsInf(f, -1):
 		return "-.inf"
 	}
-	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
-		s := strconv.FormatFloat(f, 'e', -1, 64)
-		if !strings.Contains(s, ".") {
-			s = strings.Replace(s, "e", ".0e", 1)
-		}
-		return s
-	}
-	s := strconv.FormatFloat(f, 'f', -1, 64)
+	s := value.Float(f)
 	if !strings.Contains(s, ".") {
-		s += ".0"
+		s = strings.Replace(s, "e", ".0e", 1)
 	}
 	return s
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"clustermaster/value"
 )
 
 // A document may name values again by alias, so a short text can stand for a
@@ -272,14 +274,14 @@ func (l *loader) mapping(n *yaml.Node, depth int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := make(Map, 0, len(entries))
+	m := make(value.Map, 0, len(entries))
 	seen := make(map[any]struct{}, len(entries))
 	for _, e := range entries {
 		k, err := l.construct(e.key, depth+1)
 		if err != nil {
 			return nil, err
 		}
-		id, ok := identity(k)
+		id, ok := value.Identity(k)
 		if !ok {
 			return nil, fault(e.key, "found unacceptable key: a list or mapping can't be one")
 		}
@@ -291,10 +293,10 @@ func (l *loader) mapping(n *yaml.Node, depth int) (any, error) {
 			return nil, fault(e.key, "found conflicting ID '%v': this key stands twice in one mapping", k)
 		}
 		seen[id] = struct{}{}
-		m = append(m, Pair{k, v})
+		m = append(m, value.Pair{Key: k, Value: v})
 	}
 	if tag == "!!set" {
-		s := make(Set, len(m))
+		s := make(value.Set, len(m))
 		for i := range m {
 			s[i] = m[i].Key
 		}

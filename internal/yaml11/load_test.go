@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"clustermaster/value"
 )
 
 func TestLoadDocumentKnowsLines(t *testing.T) {
@@ -17,7 +19,7 @@ func TestLoadDocumentKnowsLines(t *testing.T) {
 			t.Errorf("line of %q = %d, want %d", key, got, want)
 		}
 	}
-	if v, ok := doc.Value.(Map).Get("b"); !ok || len(v.(Map)) != 1 {
+	if v, ok := doc.Value.(value.Map).Get("b"); !ok || len(v.(value.Map)) != 1 {
 		t.Errorf("b = %#v, %t", v, ok)
 	}
 }
@@ -71,18 +73,18 @@ func TestParseArgsKeepsText(t *testing.T) {
 	if !same([]any{int64(1)}, any(args)) {
 		t.Errorf("args = %#v", args)
 	}
-	if want := (Map{{"a", "1"}, {"b", []any{int64(1)}}}); !same(want, kwargs) {
+	if want := (value.Map{{Key: "a", Value: "1"}, {Key: "b", Value: []any{int64(1)}}}); !same(want, kwargs) {
 		t.Errorf("kwargs = %#v, want %#v", kwargs, want)
 	}
 }
 
 func TestDumpTakesForeignValues(t *testing.T) {
 	t.Parallel()
-	type pair struct{ Key, Value any }
-	type pairs []pair
-	type packed []byte
-	v := pairs{{"b", int8(1)}, {"a", map[string]any{"z": []string{"x"}, "y": uint(7)}}, {"c", packed{1}}, {"d", struct{}{}}}
-	const want = "a:\n  y: 7\n  z:\n  - x\nb: 1\nc: NULL\nd: NULL\n"
+	v := value.Map{
+		{Key: "b", Value: int8(1)}, {Key: "a", Value: map[string]any{"z": []string{"x"}, "y": uint(7)}},
+		{Key: "c", Value: value.Raw{1}}, {Key: "d", Value: struct{}{}},
+	}
+	const want = "a:\n  y: 7\n  z:\n  - x\nb: 1\nc: 1\nd: NULL\n"
 	if got := string(Dump(v)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -125,7 +127,7 @@ func plainValue(v any) bool {
 	switch v := v.(type) {
 	case string:
 		return len(v) < 500
-	case []byte, Set:
+	case []byte, value.Set:
 		return false
 	case []any:
 		for _, x := range v {
@@ -133,7 +135,7 @@ func plainValue(v any) bool {
 				return false
 			}
 		}
-	case Map:
+	case value.Map:
 		for _, p := range v {
 			if !plainValue(p.Key) || !plainValue(p.Value) {
 				return false

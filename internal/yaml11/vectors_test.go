@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"strconv"
 	"testing"
+
+	"clustermaster/value"
 )
 
 // The files of testdata are made from the real Salt by testdata/vectors.py.
@@ -44,7 +46,7 @@ func text(t *testing.T, b json.RawMessage) string {
 type failure struct{}
 
 // value decodes what enc in vectors.py wrote.
-func value(t *testing.T, b json.RawMessage) any {
+func valueOf(t *testing.T, b json.RawMessage) any {
 	t.Helper()
 	switch b[0] {
 	case 'n':
@@ -60,7 +62,7 @@ func value(t *testing.T, b json.RawMessage) any {
 		}
 		out := make([]any, len(list))
 		for i := range list {
-			out[i] = value(t, list[i])
+			out[i] = valueOf(t, list[i])
 		}
 		return out
 	}
@@ -91,13 +93,13 @@ func value(t *testing.T, b json.RawMessage) any {
 			}
 			return d
 		case "set":
-			return Set(value(t, raw).([]any))
+			return value.Set(valueOf(t, raw).([]any))
 		case "e":
 			return failure{}
 		case "m":
-			m := Map{}
-			for _, p := range value(t, raw).([]any) {
-				m = append(m, Pair{p.([]any)[0], p.([]any)[1]})
+			m := value.Map{}
+			for _, p := range valueOf(t, raw).([]any) {
+				m = append(m, value.Pair{Key: p.([]any)[0], Value: p.([]any)[1]})
 			}
 			return m
 		}
@@ -123,8 +125,8 @@ func same(a, b any) bool {
 			}
 		}
 		return true
-	case Map:
-		y, ok := b.(Map)
+	case value.Map:
+		y, ok := b.(value.Map)
 		if !ok || len(x) != len(y) {
 			return false
 		}
@@ -146,7 +148,7 @@ func show(v any) string { return fmt.Sprintf("%T %#v", v, v) }
 func TestParseArgIsSalts(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows(t, "args.json") {
-		in, want := text(t, r[0]), portable(value(t, r[1]))
+		in, want := text(t, r[0]), valueOf(t, r[1])
 		if got := ParseArg(in); !same(got, want) {
 			t.Errorf("ParseArg(%q)\n got %s\nwant %s", in, show(got), show(want))
 		}
@@ -160,7 +162,7 @@ func TestParseArgsIsSalts(t *testing.T) {
 		if err := json.Unmarshal(r[0], &words); err != nil {
 			t.Fatal(err)
 		}
-		want := portable(value(t, r[1]))
+		want := valueOf(t, r[1])
 		args, kwargs := ParseArgs(words)
 		if got := Condition(args, kwargs); !same(any(got), want) {
 			t.Errorf("ParseArgs(%q)\n got %s\nwant %s", words, show(got), show(want))
@@ -171,12 +173,12 @@ func TestParseArgsIsSalts(t *testing.T) {
 func TestLoadIsSalts(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows(t, "load.json") {
-		in, want := text(t, r[0]), value(t, r[1])
+		in, want := text(t, r[0]), valueOf(t, r[1])
 		got, err := Load([]byte(in))
 		if err != nil {
 			got = failure{}
 		}
-		if s, ok := want.(Set); ok {
+		if s, ok := want.(value.Set); ok {
 			want = s
 		}
 		if !same(got, want) {
@@ -188,7 +190,7 @@ func TestLoadIsSalts(t *testing.T) {
 func TestDumpIsSalts(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows(t, "dump.json") {
-		v, want := value(t, r[0]), text(t, r[1])
+		v, want := valueOf(t, r[0]), text(t, r[1])
 		if got := string(Dump(v)); got != want {
 			t.Errorf("Dump(%s)\n got %q\nwant %q", r[0], got, want)
 		}
@@ -198,7 +200,7 @@ func TestDumpIsSalts(t *testing.T) {
 func TestDumpStylesAreSalts(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows(t, "styles.json") {
-		v, flow, wide := value(t, r[0]), text(t, r[1]), text(t, r[2])
+		v, flow, wide := valueOf(t, r[0]), text(t, r[1]), text(t, r[2])
 		if got := string(DumpStyle(v, Style{Flow: true})); got != flow {
 			t.Errorf("flow of %s\n got %q\nwant %q", r[0], got, flow)
 		}

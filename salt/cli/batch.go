@@ -4,10 +4,9 @@ import (
 	"context"
 	"time"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/gather"
 	"clustermaster/salt/output"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // static waits for all returns and prints one document. Salt runs it as a quiet batch of all minions that answer a ping, and leaves with 0 when
@@ -24,15 +23,15 @@ func (r *saltRun) static(ctx context.Context) int {
 			r.sent(s.Published)
 		}
 	}
-	all := wire.Map{}
+	all := value.Map{}
 	b.OnReturn = func(id string, ret gather.Return) {
-		value, err := unpacked(ret.Return)
+		val, err := unpacked(ret.Return)
 		if err != nil {
-			value = nil
+			val = nil
 		}
-		all = all.Set(id, value)
+		all = all.Set(id, val)
 	}
-	b.OnSilent = func(id string) { all = all.Set(id, wire.Map{}) }
+	b.OnSilent = func(id string) { all = all.Set(id, value.Map{}) }
 	if s, err := b.Run(ctx, r.daemon); err != nil {
 		return r.stopped(ctx, s.JID, err)
 	}
@@ -61,14 +60,14 @@ func (r *saltRun) batch(ctx context.Context) int {
 			r.env.println("Minion " + id + " did not respond. No job will be sent.")
 		}
 	}
-	b.OnSlice = func(ids []string) { r.env.println("\nExecuting run on " + pytext.Repr(ids) + "\n") }
+	b.OnSlice = func(ids []string) { r.env.println("\nExecuting run on " + value.Repr(ids) + "\n") }
 	highest := 0
 	var failure error
 	b.OnReturn = func(id string, ret gather.Return) {
 		code := ret.Code()
 		highest = max(highest, code)
-		value, err := unpacked(ret.Return)
-		doc := wire.Map{{Key: "retcode", Value: int64(code)}, {Key: "jid", Value: b.Job.JID}, {Key: id, Value: value}}
+		val, err := unpacked(ret.Return)
+		doc := value.Map{{Key: "retcode", Value: int64(code)}, {Key: "jid", Value: b.Job.JID}, {Key: id, Value: val}}
 		if err == nil {
 			err = r.print.show(output.Result{Value: doc, Outputter: ret.Out})
 		}
@@ -97,7 +96,7 @@ func (r *saltRun) batch(ctx context.Context) int {
 
 // noBatch ends a batch of which not even the ping may be sent.
 func (r *saltRun) noBatch(refusal string) int {
-	r.env.errorf("ERROR: publish to %s: %s", pytext.Str(r.job.Tgt), refusal)
+	r.env.errorf("ERROR: publish to %s: %s", value.Str(r.job.Tgt), refusal)
 	return ExitFailed
 }
 

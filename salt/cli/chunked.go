@@ -14,9 +14,8 @@ import (
 	"strings"
 	"syscall"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/gather"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // chunkSize is Salt's salt_cp_chunk_size in bytes, when the configuration has none. maxChunk bounds what it may say.
@@ -36,7 +35,7 @@ type chunkedCopy struct {
 	dest     string
 	size     int
 	compress bool
-	returned wire.Map // minion to remote path to True, or to what went wrong
+	returned value.Map // minion to remote path to True, or to what went wrong
 }
 
 // chunked copies the sources with their folders.
@@ -161,14 +160,14 @@ func (c *chunkedCopy) pack(piece []byte) (string, error) {
 func (c *chunkedCopy) send(ctx context.Context, target gather.Publish, to string, args []any) (good []string, ok bool, err error) {
 	target.Fun, target.Arg = "cp.recv_chunked", args
 	summary, err := gather.Run(ctx, c.run.daemon, target, c.run.wait, func(id string, ret gather.Return) {
-		value, err := unpacked(ret.Return)
+		val, err := unpacked(ret.Return)
 		if err != nil {
-			value = err.Error()
+			val = err.Error()
 		}
-		if value == true {
+		if val == true {
 			good = append(good, id)
 		}
-		c.note(id, to, value)
+		c.note(id, to, val)
 	})
 	if err != nil || !c.run.sent(summary.Published) {
 		return nil, false, err
@@ -182,13 +181,13 @@ func (c *chunkedCopy) send(ctx context.Context, target gather.Publish, to string
 }
 
 // note keeps the first failure of each path.
-func (c *chunkedCopy) note(id, path string, value any) {
+func (c *chunkedCopy) note(id, path string, val any) {
 	before, _ := c.returned.Get(id)
-	paths, _ := before.(wire.Map)
-	if v, known := paths.Get(path); known && pytext.Repr(v) != "True" {
+	paths, _ := before.(value.Map)
+	if v, known := paths.Get(path); known && value.Repr(v) != "True" {
 		return
 	}
-	c.returned = c.returned.Set(id, paths.Set(path, value))
+	c.returned = c.returned.Set(id, paths.Set(path, val))
 }
 
 // realPath is an absolute path without symbolic links, as far as it exists.

@@ -11,7 +11,7 @@ import (
 	"clustermaster/config"
 	"clustermaster/salt/gather"
 	"clustermaster/serve/operator"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // SaltVersion is the release of Salt whose commands these are.
@@ -25,7 +25,7 @@ type Daemon interface {
 	// Run makes one call of a runner or wheel function; out gets what it shows meanwhile.
 	Run(ctx context.Context, r operator.RunRequest, out func(kind string, v any)) (operator.RunResult, error)
 	// Docs maps the runner functions under a prefix to their texts.
-	Docs(ctx context.Context, prefix string) (wire.Map, error)
+	Docs(ctx context.Context, prefix string) (value.Map, error)
 	// Lists reads all keys; without texts their Pub is "".
 	Lists(ctx context.Context, texts bool) (operator.KeyLists, error)
 	Change(ctx context.Context, k operator.KeyChange) (operator.KeysChanged, error)

@@ -10,12 +10,12 @@ import (
 
 	"golang.org/x/term"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // askExport asks on a terminal before the cluster's RSA key is written to a file, and adds the confirmation that the
 // function wants. Elsewhere it adds nothing, and the function says what it needs.
-func (e Env) askExport(fun string, args []any, kwargs wire.Map) (wire.Map, error) {
+func (e Env) askExport(fun string, args []any, kwargs value.Map) (value.Map, error) {
 	_, given := kwargs.Get("confirm")
 	f, ok := e.Stdin.(*os.File)
 	if fun != "cluster.export_key" || given || len(args) > 1 || !ok || !term.IsTerminal(int(f.Fd())) {
@@ -29,5 +29,5 @@ func (e Env) askExport(fun string, args []any, kwargs wire.Map) (wire.Map, error
 	if !strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y") {
 		return nil, errors.New("nothing written")
 	}
-	return append(kwargs, wire.Pair{Key: "confirm", Value: true}), nil
+	return append(kwargs, value.Pair{Key: "confirm", Value: true}), nil
 }

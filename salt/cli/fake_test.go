@@ -14,10 +14,9 @@ import (
 
 	"clustermaster/config"
 	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/yaml11"
 	"clustermaster/salt/gather"
 	"clustermaster/serve/operator"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // minion answers jobs of the fake daemon.
@@ -121,9 +120,9 @@ func (d *fakeDaemon) Publish(ctx context.Context, p gather.Publish) (gather.Publ
 		answer, code := m.answer, m.retcode
 		switch p.Fun {
 		case "saltutil.find_job":
-			answer, code = wire.Map{}, nil
+			answer, code = value.Map{}, nil
 			if m.after > 0 { // a slow minion is still at it
-				answer = wire.Map{{Key: "jid", Value: p.JID}}
+				answer = value.Map{{Key: "jid", Value: p.JID}}
 			}
 			m.after = 0
 		case "test.ping":
@@ -152,17 +151,17 @@ func (d *fakeDaemon) Publish(ctx context.Context, p gather.Publish) (gather.Publ
 	return published, nil
 }
 
-func (d *fakeDaemon) answer(ctx context.Context, jid, id string, m minion, value, code any) {
+func (d *fakeDaemon) answer(ctx context.Context, jid, id string, m minion, val, code any) {
 	select {
 	case <-ctx.Done():
 		return
 	case <-time.After(m.after):
 	}
-	data := wire.Map{{Key: "id", Value: id}, {Key: "return", Value: value}, {Key: "retcode", Value: code}, {Key: "success", Value: true}}
+	data := value.Map{{Key: "id", Value: id}, {Key: "return", Value: val}, {Key: "retcode", Value: code}, {Key: "success", Value: true}}
 	if m.out != "" {
-		data = append(data, wire.Pair{Key: "out", Value: m.out})
+		data = append(data, value.Pair{Key: "out", Value: m.out})
 	}
-	packed, err := wire.Pack(data)
+	packed, err := value.Pack(data)
 	if err != nil {
 		panic(err)
 	}
@@ -200,9 +199,9 @@ func (d *fakeDaemon) Run(_ context.Context, r operator.RunRequest, out func(stri
 	return d.runner(r, out)
 }
 
-func (d *fakeDaemon) Docs(_ context.Context, prefix string) (wire.Map, error) {
-	all := wire.Map{{Key: "test.arg", Value: "\n    Return the arguments.\n    "}, {Key: "jobs.active", Value: "\n    List.\n    "}}
-	out := wire.Map{}
+func (d *fakeDaemon) Docs(_ context.Context, prefix string) (value.Map, error) {
+	all := value.Map{{Key: "test.arg", Value: "\n    Return the arguments.\n    "}, {Key: "jobs.active", Value: "\n    List.\n    "}}
+	out := value.Map{}
 	for _, p := range all {
 		if strings.HasPrefix(p.Key.(string), prefix) {
 			out = append(out, p)
@@ -256,7 +255,7 @@ func run(t *testing.T, cmd command, d *fakeDaemon, stdin string, words ...string
 		},
 		Load: func(string, func(string) string) (*config.Options, []config.Warning, error) {
 			return &config.Options{
-				SockDir: "/run/m", HashType: "sha256", Color: true, StripColors: true, StateOutput: "full", StateVerbose: true, ConfFile: "/etc/salt/master", Nodegroups: yaml11.Map{{Key: "blue", Value: "web*"}},
+				SockDir: "/run/m", HashType: "sha256", Color: true, StripColors: true, StateOutput: "full", StateVerbose: true, ConfFile: "/etc/salt/master", Nodegroups: value.Map{{Key: "blue", Value: "web*"}},
 				Timeout: 5 * time.Second, GatherJobTimeout: 10 * time.Second, Extra: map[string]any{"id": "m1"},
 			}, nil, nil
 		},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"clustermaster/salt/output"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -31,7 +32,7 @@ func (e Env) generate(v values) int {
 	}
 	p, err := e.printer(v, opts)
 	if err == nil {
-		err = p.show(output.Result{Value: wire.Map{{Key: "return", Value: finger}}, Outputter: "nested"})
+		err = p.show(output.Result{Value: value.Map{{Key: "return", Value: finger}}, Outputter: "nested"})
 	}
 	if err != nil {
 		e.errorf("ERROR: %s", err)

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/output"
 	"clustermaster/serve/operator"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // external is salt-key for a user of external_auth: each step is a call of a wheel function, within his rights.
@@ -42,18 +41,18 @@ func (r *keyRun) external(ctx context.Context, action string) int {
 }
 
 // wheel calls a wheel function and returns its map.
-func (r *keyRun) wheel(ctx context.Context, fun string, kwargs wire.Map, args ...any) (wire.Map, error) {
+func (r *keyRun) wheel(ctx context.Context, fun string, kwargs value.Map, args ...any) (value.Map, error) {
 	res, err := r.daemon.Run(ctx, operator.RunRequest{Fun: "wheel." + fun, Args: args, Kwargs: kwargs}, func(kind string, v any) {
 		if kind == "warning" {
-			r.env.logWarning(strings.TrimRight(pytext.Str(v), "\n"))
+			r.env.logWarning(strings.TrimRight(value.Str(v), "\n"))
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	m, ok := res.Return.(wire.Map)
+	m, ok := res.Return.(value.Map)
 	if !ok || !res.Success {
-		return nil, errors.New(pytext.Str(res.Return))
+		return nil, errors.New(value.Str(res.Return))
 	}
 	if fun != "key.finger" {
 		m = m.Without("local")
@@ -84,7 +83,7 @@ func (r *keyRun) changeByWheel(ctx context.Context, action, match string) int {
 		return r.failed(err)
 	}
 	states, words := r.affected(action)
-	found, ids := wire.Map{}, []any{}
+	found, ids := value.Map{}, []any{}
 	for _, p := range all {
 		if state, _ := p.Key.(string); contains(states, state) {
 			list, _ := p.Value.([]any)
@@ -94,17 +93,17 @@ func (r *keyRun) changeByWheel(ctx context.Context, action, match string) int {
 	if agreed, code := r.agree(ctx, action, match, words, found); !agreed {
 		return code
 	}
-	var kwargs wire.Map
+	var kwargs value.Map
 	for option, state := range map[string]string{"include_accepted": accepted, "include_rejected": rejected, "include_denied": denied} {
 		if action != "delete" && contains(states, state) {
-			kwargs = append(kwargs, wire.Pair{Key: option, Value: true})
+			kwargs = append(kwargs, value.Pair{Key: option, Value: true})
 		}
 	}
 	if _, err := r.wheel(ctx, "key."+action, kwargs, ids); err != nil {
 		return r.failed(err)
 	}
 	for _, id := range ids {
-		r.env.println(fmt.Sprintf("Key for minion %s %sed.", pytext.Str(id), strings.TrimSuffix(action, "e")))
+		r.env.println(fmt.Sprintf("Key for minion %s %sed.", value.Str(id), strings.TrimSuffix(action, "e")))
 	}
 	return ExitOK
 }

@@ -10,12 +10,12 @@ import (
 
 	"golang.org/x/term"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // askPassphrase adds the passphrase of a backup to the arguments, where it was not given: typed twice on a terminal without being shown, once
 // for reading, or the first line of another input. It must not stand on the command line, where others see it.
-func (e Env) askPassphrase(fun string, args []any, kwargs wire.Map) (wire.Map, error) {
+func (e Env) askPassphrase(fun string, args []any, kwargs value.Map) (value.Map, error) {
 	_, typed := kwargs.Get("passphrase")
 	_, named := kwargs.Get("passphrase_file")
 	if fun != "cluster.backup" && fun != "cluster.restore" || typed || named || len(args) > 1 {
@@ -27,7 +27,7 @@ func (e Env) askPassphrase(fun string, args []any, kwargs wire.Map) (wire.Map, e
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("read passphrase: %w", err)
 		}
-		return append(kwargs, wire.Pair{Key: "passphrase", Value: strings.TrimRight(line, "\r\n")}), nil
+		return append(kwargs, value.Pair{Key: "passphrase", Value: strings.TrimRight(line, "\r\n")}), nil
 	}
 	read := func(prompt string) (string, error) {
 		fmt.Fprint(e.Stderr, prompt)
@@ -45,5 +45,5 @@ func (e Env) askPassphrase(fun string, args []any, kwargs wire.Map) (wire.Map, e
 	if err != nil {
 		return nil, fmt.Errorf("read passphrase: %w", err)
 	}
-	return append(kwargs, wire.Pair{Key: "passphrase", Value: first}), nil
+	return append(kwargs, value.Pair{Key: "passphrase", Value: first}), nil
 }

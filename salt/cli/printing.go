@@ -6,10 +6,9 @@ import (
 	"os"
 
 	"clustermaster/config"
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
 	"clustermaster/salt/output"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // printer prints the results of one command, to standard output or to --out-file.
@@ -29,7 +28,7 @@ func (e Env) printer(v values, o *config.Options) (*printer, error) {
 	}
 	out.StripColors = o.StripColors
 	switch {
-	case v.on("force_color") || truth(o.Extra["force_color"]):
+	case v.on("force_color") || value.Truth(o.Extra["force_color"]):
 		out.Color = true
 	case v.on("no_color") || !o.Color || !e.Terminal:
 		out.Color = false
@@ -51,12 +50,12 @@ func (e Env) printer(v values, o *config.Options) (*printer, error) {
 	case "False", "false":
 		out.StateVerbose = false
 	}
-	out.StateDiff = v.on("state_output_diff") || truth(o.Extra["state_output_diff"])
+	out.StateDiff = v.on("state_output_diff") || value.Truth(o.Extra["state_output_diff"])
 	if x, ok := o.Extra["state_output_profile"]; ok {
-		out.StateProfile = truth(x)
+		out.StateProfile = value.Truth(x)
 	}
-	out.StatePercent = truth(o.Extra["state_output_pct"])
-	out.StateCompress = truth(o.Extra["state_compress_ids"])
+	out.StatePercent = value.Truth(o.Extra["state_output_pct"])
+	out.StateCompress = value.Truth(o.Extra["state_compress_ids"])
 	switch x := o.Extra["state_tabular"].(type) {
 	case bool:
 		out.StateTabular = x
@@ -105,14 +104,14 @@ func (e Env) theme(path string) map[string]string {
 		return nil
 	}
 	doc, err := yaml11.Load(text)
-	colors, ok := doc.(yaml11.Map)
+	colors, ok := doc.(value.Map)
 	if err != nil || !ok {
 		e.logWarning("Failed to read the color theme " + path)
 		return nil
 	}
 	theme := make(map[string]string, len(colors))
 	for _, c := range colors {
-		theme[pytext.Str(c.Key)] = pytext.Str(c.Value)
+		theme[value.Str(c.Key)] = value.Str(c.Value)
 	}
 	return theme
 }
@@ -131,32 +130,17 @@ func (p *printer) show(r output.Result) error {
 	return p.opts.Display(w, r)
 }
 
-// truth is Python's truth of a configured value.
-func truth(v any) bool {
-	switch x := v.(type) {
-	case bool:
-		return x
-	case string:
-		return x != ""
-	case int64:
-		return x != 0
-	case nil:
-		return false
-	}
-	return true
-}
-
 // words is a list of texts, or a text with commas.
 func words(v any) []string {
 	switch x := v.(type) {
 	case string:
 		return splitNames(x)
 	case bool:
-		return []string{pytext.Str(x)}
+		return []string{value.Str(x)}
 	case []any:
 		out := make([]string, len(x))
 		for i, e := range x {
-			out[i] = pytext.Str(e)
+			out[i] = value.Str(e)
 		}
 		return out
 	}
@@ -166,7 +150,7 @@ func words(v any) []string {
 // filterWords takes exclude= and terse= from the arguments of a state function, which steer the printing of its result.
 func (p *printer) filterWords(args []any) {
 	for _, a := range args {
-		m, ok := a.(wire.Map)
+		m, ok := a.(value.Map)
 		if !ok {
 			continue
 		}

@@ -6,10 +6,9 @@ import (
 	"sort"
 	"strings"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/gather"
 	"clustermaster/salt/output"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // answered is what the summary needs to know of one minion.
@@ -48,7 +47,7 @@ func (r *saltRun) gather(ctx context.Context) int {
 		text := "Minion did not return. [No response]\n" + lateReturns(summary.JID)
 		seen[id] = answered{silent: true}
 		failed = true
-		if err := r.print.show(output.Result{Value: wire.Map{{Key: id, Value: text}}, Outputter: "no_return", Retcode: 1}); err != nil && failure == nil {
+		if err := r.print.show(output.Result{Value: value.Map{{Key: id, Value: text}}, Outputter: "no_return", Retcode: 1}); err != nil && failure == nil {
 			failure = err
 		}
 	}
@@ -72,7 +71,7 @@ func (r *saltRun) nothing() int {
 		r.env.errorf("No minions found to gather docs from")
 		return ExitNoReturn
 	}
-	return r.document(nil, output.Result{Value: wire.Map{}})
+	return r.document(nil, output.Result{Value: value.Map{}})
 }
 
 // announced prints what comes before the returns as soon as the job is sent.
@@ -100,14 +99,14 @@ func (a *announced) Publish(ctx context.Context, p gather.Publish) (gather.Publi
 }
 
 func (r *saltRun) show(id string, ret gather.Return, code int) error {
-	value, err := unpacked(ret.Return)
+	val, err := unpacked(ret.Return)
 	if err != nil {
 		return fmt.Errorf("read return of %s: %w", id, err)
 	}
-	return r.print.show(output.Result{Value: wire.Map{{Key: id, Value: value}}, Outputter: ret.Out, Retcode: code})
+	return r.print.show(output.Result{Value: value.Map{{Key: id, Value: val}}, Outputter: ret.Out, Retcode: code})
 }
 
-func unpacked(raw wire.Raw) (any, error) {
+func unpacked(raw value.Raw) (any, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
@@ -147,17 +146,17 @@ func (r *saltRun) summary(seen map[string]answered) {
 
 // docs prints the documentation that minions return, each function once.
 func (r *saltRun) docs(ctx context.Context) int {
-	found := wire.Map{}
+	found := value.Map{}
 	any := false
 	summary, err := gather.Run(ctx, &announced{Daemon: r.daemon, run: r}, r.job, r.wait, func(_ string, ret gather.Return) {
 		any = true
-		value, _ := unpacked(ret.Return)
-		m, _ := value.(wire.Map)
+		val, _ := unpacked(ret.Return)
+		m, _ := val.(value.Map)
 		for _, p := range m {
 			name, _ := p.Key.(string)
 			if text, ok := p.Value.(string); ok && text != "" {
 				if _, known := found.Get(name); !known {
-					found = append(found, wire.Pair{Key: name, Value: text})
+					found = append(found, value.Pair{Key: name, Value: text})
 				}
 			}
 		}
@@ -168,16 +167,16 @@ func (r *saltRun) docs(ctx context.Context) int {
 	if !any && len(summary.NotReturned) == 0 {
 		return r.nothing()
 	}
-	sorted, _ := pytext.SortedPairs(found)
+	sorted, _ := value.Sorted(found)
 	for _, p := range sorted {
 		if r.v.given("output") {
-			if err := r.print.show(output.Result{Value: wire.Map{p}, Outputter: "nested"}); err != nil {
+			if err := r.print.show(output.Result{Value: value.Map{p}, Outputter: "nested"}); err != nil {
 				r.env.errorf("ERROR: %s", err)
 				return ExitFailed
 			}
 			continue
 		}
-		r.env.println(pytext.Str(p.Key) + ":\n" + pytext.Str(p.Value) + "\n")
+		r.env.println(value.Str(p.Key) + ":\n" + value.Str(p.Value) + "\n")
 	}
 	return ExitOK
 }

@@ -14,7 +14,7 @@ import (
 	"clustermaster/salt/gather"
 	"clustermaster/salt/output"
 	"clustermaster/serve/operator"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func saltParser() *parser {
@@ -179,27 +179,27 @@ func (r *saltRun) read(operands []string, kind string) (int, error) {
 }
 
 // kwargs are the fields that travel beside the job.
-func (r *saltRun) kwargs() wire.Map {
+func (r *saltRun) kwargs() value.Map {
 	v := r.v
 	delimiter := ":"
 	if v.given("delimiter") {
 		delimiter = v.text("delimiter")
 	}
-	kw := wire.Map{
+	kw := value.Map{
 		{Key: "show_timeout", Value: !v.given("show_timeout")}, {Key: "show_jid", Value: v.on("show_jid")}, {Key: "delimiter", Value: delimiter},
 	}
 	if c := v.text("return_config"); c != "" {
-		kw = append(kw, wire.Pair{Key: "ret_config", Value: c})
+		kw = append(kw, value.Pair{Key: "ret_config", Value: c})
 	}
 	for _, o := range []struct{ dest, key string }{
 		{"return_kwargs", "ret_kwargs"}, {"module_executors", "module_executors"}, {"executor_opts", "executor_opts"}, {"metadata", "metadata"},
 	} {
 		if text := v.text(o.dest); text != "" {
-			kw = append(kw, wire.Pair{Key: o.key, Value: yamlArg(text)})
+			kw = append(kw, value.Pair{Key: o.key, Value: yamlArg(text)})
 		}
 	}
 	if v.on("start_event") {
-		kw = append(kw, wire.Pair{Key: "start_event", Value: true})
+		kw = append(kw, value.Pair{Key: "start_event", Value: true})
 	}
 	return kw
 }

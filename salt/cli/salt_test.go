@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // three minions that return in the order c, a, b.
@@ -53,7 +53,7 @@ func TestSaltFailures(t *testing.T) {
 		run(t, Salt, d, "", "*", "x.y").check(t, 1, "web-a:\n    no\n", failedLine)
 		d = &fakeDaemon{minions: map[string]minion{"web-a": {answer: false}}}
 		run(t, Salt, d, "", "*", "x.y").check(t, 0, "web-a:\n    False\n", "") // False is a value like another
-		d = &fakeDaemon{minions: map[string]minion{"web-a": {answer: wire.Map{{Key: "a.b", Value: int64(1)}}, retcode: wire.Map{{Key: "a.b", Value: int64(0)}, {Key: "c.d", Value: int64(2)}}}}}
+		d = &fakeDaemon{minions: map[string]minion{"web-a": {answer: value.Map{{Key: "a.b", Value: int64(1)}}, retcode: value.Map{{Key: "a.b", Value: int64(0)}, {Key: "c.d", Value: int64(2)}}}}}
 		if r := run(t, Salt, d, "", "*", "a.b,c.d", ","); r.code != 1 {
 			t.Errorf("exit %d of a compound job, want 1", r.code)
 		}
@@ -226,7 +226,7 @@ func TestSaltBatch(t *testing.T) {
 func TestSaltDocs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		docs := wire.Map{{Key: "test.ping", Value: "Ping."}, {Key: "a.b", Value: "Other."}, {Key: "none", Value: nil}}
+		docs := value.Map{{Key: "test.ping", Value: "Ping."}, {Key: "a.b", Value: "Other."}, {Key: "none", Value: nil}}
 		d := &fakeDaemon{minions: map[string]minion{"web-a": {answer: docs}, "web-b": {answer: docs}}}
 		run(t, Salt, d, "", "-d", "*", "test").check(t, 0, "a.b:\nOther.\n\ntest.ping:\nPing.\n\n", "")
 		if got := fmt.Sprint(d.published[0].Fun, d.published[0].Arg); got != "sys.doc[test]" && got != "sys.doc [test]" {

@@ -10,7 +10,7 @@ import (
 
 	"clustermaster/salt/gather"
 	"clustermaster/salt/output"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // maxCopied is how much one salt-cp puts into a job: the whole file travels in the message to the minions.
@@ -65,7 +65,7 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 		}
 		if len(files) == 0 { // Salt prints an empty result for sources that aren't there, and leaves with 0; so does this, but says why
 			env.errorf("none of the source files is there")
-			return run.shown(wire.Map{})
+			return run.shown(value.Map{})
 		}
 		run.job.Arg = []any{files, dest}
 	}
@@ -90,13 +90,13 @@ func SaltCP(ctx context.Context, args []string, env Env) int {
 
 // copy sends the files and prints which arrived where.
 func (r *saltRun) copy(ctx context.Context) int {
-	all := wire.Map{}
+	all := value.Map{}
 	summary, err := gather.Run(ctx, r.daemon, r.job, r.wait, func(id string, ret gather.Return) {
-		value, err := unpacked(ret.Return)
+		val, err := unpacked(ret.Return)
 		if err != nil {
-			value = err.Error()
+			val = err.Error()
 		}
-		all = append(all, wire.Pair{Key: id, Value: value})
+		all = append(all, value.Pair{Key: id, Value: val})
 	})
 	if err != nil {
 		return r.stopped(ctx, summary.JID, err)
@@ -117,8 +117,8 @@ func (r *saltRun) shown(v any) int {
 }
 
 // loadFiles reads the sources; those that aren't there are left out. With an error comes the exit code.
-func loadFiles(paths []string) (wire.Map, int, error) {
-	files, total := wire.Map{}, 0
+func loadFiles(paths []string) (value.Map, int, error) {
+	files, total := value.Map{}, 0
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -135,11 +135,11 @@ func loadFiles(paths []string) (wire.Map, int, error) {
 			return nil, ExitFailed, err
 		}
 		total += len(text)
-		var value any = string(text)
+		var val any = string(text)
 		if !utf8.Valid(text) {
-			value = text
+			val = text
 		}
-		files = files.Set(path, value)
+		files = files.Set(path, val)
 	}
 	return files, ExitOK, nil
 }

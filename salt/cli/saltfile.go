@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
+	"clustermaster/value"
 )
 
 const maxStdinLine = 1 << 20
@@ -54,9 +54,9 @@ func (e Env) saltfile(p *parser, v values) error {
 	if err != nil {
 		return usageError(fmt.Sprintf("can't read Saltfile %s: %s", path, err))
 	}
-	commands, _ := doc.(yaml11.Map)
+	commands, _ := doc.(value.Map)
 	own, _ := commands.Get(p.prog)
-	settings, _ := own.(yaml11.Map)
+	settings, _ := own.(value.Map)
 	for _, s := range settings {
 		name, _ := s.Key.(string)
 		for i := range p.options {
@@ -67,7 +67,7 @@ func (e Env) saltfile(p *parser, v values) error {
 			if on, ok := s.Value.(bool); ok && (o.kind == flagOn || o.kind == flagOff) {
 				v.set[name] = on
 			} else if o.kind != flagOn && o.kind != flagOff {
-				if err := o.store(v, "--"+name, pytext.Str(yaml11.ToWire(s.Value))); err != nil {
+				if err := o.store(v, "--"+name, value.Str(s.Value)); err != nil {
 					return err
 				}
 			}

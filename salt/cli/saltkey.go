@@ -13,6 +13,7 @@ import (
 	"clustermaster/internal/fnmatch"
 	"clustermaster/salt/output"
 	"clustermaster/serve/operator"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -215,7 +216,7 @@ func (r *keyRun) act(ctx context.Context, action string) int {
 	return r.change(ctx, name, match)
 }
 
-func (r *keyRun) display(v wire.Map) int {
+func (r *keyRun) display(v value.Map) int {
 	if err := r.print.show(output.Result{Value: v, Outputter: "key"}); err != nil {
 		r.env.errorf("ERROR: %s", err)
 		return ExitFailed
@@ -225,15 +226,15 @@ func (r *keyRun) display(v wire.Map) int {
 
 // listing maps states to ids, or with details states to id to what show tells of the key. chosen is a list of states, all of which show, or a choice of
 // keys, of which only states that have any show. An id with several denied keys is listed once, with a list of details.
-func (r *keyRun) listing(chosen any, show func(operator.Key) any, details bool) wire.Map {
+func (r *keyRun) listing(chosen any, show func(operator.Key) any, details bool) value.Map {
 	keep := func(operator.Key) bool { return true }
 	states, all := chosen.([]string)
 	if !all {
 		states, keep = keyStates, chosen.(func(operator.Key) bool)
 	}
-	out := wire.Map{}
+	out := value.Map{}
 	for _, state := range states {
-		ids, texts, at := []any{}, wire.Map{}, map[string]int{}
+		ids, texts, at := []any{}, value.Map{}, map[string]int{}
 		for _, k := range r.lists.Keys {
 			if k.State != state || !keep(k) {
 				continue
@@ -249,13 +250,13 @@ func (r *keyRun) listing(chosen any, show func(operator.Key) any, details bool) 
 			}
 			at[k.ID] = len(texts)
 			ids = append(ids, k.ID)
-			texts = append(texts, wire.Pair{Key: k.ID, Value: shown})
+			texts = append(texts, value.Pair{Key: k.ID, Value: shown})
 		}
 		switch {
 		case details && len(texts) > 0:
-			out = append(out, wire.Pair{Key: state, Value: texts})
+			out = append(out, value.Pair{Key: state, Value: texts})
 		case !details && (all || len(ids) > 0):
-			out = append(out, wire.Pair{Key: state, Value: ids})
+			out = append(out, value.Pair{Key: state, Value: ids})
 		}
 	}
 	return out
@@ -305,12 +306,12 @@ func (r *keyRun) fingers(match string) int {
 		}
 	}
 	sort.Strings(names)
-	local := wire.Map{}
+	local := value.Map{}
 	for _, name := range names {
-		local = append(local, wire.Pair{Key: name, Value: finger(name, r.lists.Local[name])})
+		local = append(local, value.Pair{Key: name, Value: finger(name, r.lists.Local[name])})
 	}
 	if len(local) > 0 {
-		found = append(found, wire.Pair{Key: "local", Value: local})
+		found = append(found, value.Pair{Key: "local", Value: local})
 	}
 	if failure != nil {
 		r.env.errorf("ERROR: %s", failure)
@@ -333,7 +334,7 @@ func (r *keyRun) change(ctx context.Context, action, match string) int {
 }
 
 // agree shows the keys that are going to be changed and asks.
-func (r *keyRun) agree(ctx context.Context, action, match, words string, found wire.Map) (agreed bool, code int) {
+func (r *keyRun) agree(ctx context.Context, action, match, words string, found value.Map) (agreed bool, code int) {
 	if len(found) == 0 {
 		r.env.println(fmt.Sprintf("The key glob '%s' does not match any %s keys.", match, words))
 		return false, ExitOK
@@ -420,7 +421,7 @@ func (r *keyRun) confirm(ctx context.Context, deleting bool) (bool, error) {
 	}
 }
 
-func (r *keyRun) apply(ctx context.Context, action string, found wire.Map) int {
+func (r *keyRun) apply(ctx context.Context, action string, found value.Map) int {
 	change := operator.KeyChange{
 		Action: action, PreserveMinions: strings.EqualFold(r.v.text("preserve_minions"), "true") || r.opts.PreserveMinionCache,
 		KeepAESKey: strings.EqualFold(r.v.text("rotate_aes_key"), "false"),

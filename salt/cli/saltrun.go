@@ -9,10 +9,9 @@ import (
 	"strings"
 
 	"clustermaster/config"
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/output"
 	"clustermaster/serve/operator"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func saltRunParser() *parser {
@@ -127,9 +126,9 @@ func (r *runnerRun) docs(ctx context.Context, d Daemon) int {
 	if err != nil {
 		return r.down(err)
 	}
-	sorted, _ := pytext.SortedPairs(docs)
+	sorted, _ := value.Sorted(docs)
 	for _, p := range sorted {
-		r.env.println(pytext.Str(p.Key) + ":\n" + pytext.Str(p.Value))
+		r.env.println(value.Str(p.Key) + ":\n" + value.Str(p.Value))
 	}
 	return ExitOK
 }
@@ -197,25 +196,25 @@ func (r *runnerRun) meanwhile(kind string, v any) {
 	}
 	switch kind {
 	case "meter":
-		if line := pytext.Str(v); r.env.Terminal && !r.v.on("quiet") && line != "" {
+		if line := value.Str(v); r.env.Terminal && !r.v.on("quiet") && line != "" {
 			fmt.Fprint(r.env.Stdout, line)
 			r.meter = true
 		}
 	case "show":
 		if r.v.text("output") == "" && !r.v.on("quiet") {
-			fmt.Fprint(r.env.Stdout, pytext.Str(v))
+			fmt.Fprint(r.env.Stdout, value.Str(v))
 			r.shown = true
 		}
 	case "print":
-		fmt.Fprint(r.env.Stdout, pytext.Str(v))
+		fmt.Fprint(r.env.Stdout, value.Str(v))
 	case "warning":
-		r.env.logWarning(strings.TrimRight(pytext.Str(v), "\n"))
+		r.env.logWarning(strings.TrimRight(value.Str(v), "\n"))
 	case "progress":
 		if r.v.on("quiet") {
 			return
 		}
-		doc := wire.Map{{Key: "suffix", Value: "progress"}, {Key: "event", Value: v}}
-		event, _ := v.(wire.Map)
+		doc := value.Map{{Key: "suffix", Value: "progress"}, {Key: "event", Value: v}}
+		event, _ := v.(value.Map)
 		if err := r.print.show(output.Result{Value: doc, Outputter: event.String("outputter")}); err != nil {
 			r.env.errorf("ERROR: %s", err)
 		}
@@ -228,7 +227,7 @@ func result(res operator.RunResult) output.Result {
 		return output.Result{Value: res.Return, Outputter: "nested"}
 	}
 	out := output.Result{Value: res.Return, Outputter: res.Outputter}
-	if m, ok := res.Return.(wire.Map); ok && len(m) == 2 {
+	if m, ok := res.Return.(value.Map); ok && len(m) == 2 {
 		data, hasData := m.Get("data")
 		if name := m.String("outputter"); hasData && name != "" {
 			out = output.Result{Value: data, Outputter: name}

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 
 	"clustermaster/serve/operator"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // answering is a daemon whose runner returns one thing.
@@ -18,7 +18,7 @@ func answering(res operator.RunResult, err error) *fakeDaemon {
 	return &fakeDaemon{runner: func(r operator.RunRequest, out func(string, any)) (operator.RunResult, error) {
 		if r.Fun == "test.stream" {
 			out("print", "foo\n")
-			out("progress", wire.Map{{Key: "message", Value: "1%"}, {Key: "_stamp", Value: "now"}})
+			out("progress", value.Map{{Key: "message", Value: "1%"}, {Key: "_stamp", Value: "now"}})
 			out("warning", "incomplete\n")
 		}
 		return res, err
@@ -27,8 +27,8 @@ func answering(res operator.RunResult, err error) *fakeDaemon {
 
 func TestSaltRun(t *testing.T) {
 	t.Parallel()
-	state := wire.Map{{Key: "x_|-a_|-a_|-y", Value: wire.Map{{Key: "result", Value: true}, {Key: "changes", Value: wire.Map{}}, {Key: "comment", Value: "c"}, {Key: "__run_num__", Value: int64(0)}}}}
-	high := wire.Map{{Key: "outputter", Value: "highstate"}, {Key: "data", Value: wire.Map{{Key: "m1", Value: state}}}}
+	state := value.Map{{Key: "x_|-a_|-a_|-y", Value: value.Map{{Key: "result", Value: true}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: "c"}, {Key: "__run_num__", Value: int64(0)}}}}
+	high := value.Map{{Key: "outputter", Value: "highstate"}, {Key: "data", Value: value.Map{{Key: "m1", Value: state}}}}
 	tests := []struct {
 		name   string
 		res    operator.RunResult
@@ -39,13 +39,13 @@ func TestSaltRun(t *testing.T) {
 		stderr string
 	}{
 		{"value", operator.RunResult{Return: []any{"a", "b"}, Success: true}, nil, "manage.up", 0, "- a\n- b\n", ""},
-		{"json", operator.RunResult{Return: wire.Map{{Key: "args", Value: []any{int64(1)}}, {Key: "kwargs", Value: wire.Map{}}}}, nil, "test.arg 1 --out=json", 0,
+		{"json", operator.RunResult{Return: value.Map{{Key: "args", Value: []any{int64(1)}}, {Key: "kwargs", Value: value.Map{}}}}, nil, "test.arg 1 --out=json", 0,
 			"{\n    \"args\": [\n        1\n    ],\n    \"kwargs\": {}\n}\n", ""},
 		{"not available", operator.RunResult{Return: "'nosuch.fun' is not available.", NotRun: true}, nil, "nosuch.fun", 0, "'nosuch.fun' is not available.\n", ""},
 		{"wrong arguments", operator.RunResult{Return: "\nPassed invalid arguments: x() y\n\nUsage:\n\n    Doc.\n    ", Success: true}, nil, "x.x", 0,
 			"\nPassed invalid arguments: x() y\n\nUsage:\n\n    Doc.\n", ""},
 		{"exception", operator.RunResult{Return: "Exception occurred in runner a.b: no", Retcode: 1}, nil, "a.b", 1, "Exception occurred in runner a.b: no\n", ""},
-		{"retcode", operator.RunResult{Return: wire.Map{{Key: "retcode", Value: int64(7)}}, Retcode: 7}, nil, "a.b", 7, "retcode:\n    7\n", ""},
+		{"retcode", operator.RunResult{Return: value.Map{{Key: "retcode", Value: int64(7)}}, Retcode: 7}, nil, "a.b", 7, "retcode:\n    7\n", ""},
 		{"quiet", operator.RunResult{Return: "x"}, nil, "test.stream --quiet", 0, "foo\n", "[WARNING ] incomplete\n"},
 		{"none", operator.RunResult{Return: nil}, nil, "a.b", 0, "None\n", ""},
 		{"outputter", operator.RunResult{Return: high, Outputter: "highstate"}, nil, "state.orch --state-output=terse", 0,
@@ -116,7 +116,7 @@ func TestSaltCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		d := &fakeDaemon{minions: map[string]minion{"web-a": {answer: wire.Map{{Key: "/etc/motd", Value: true}}}}}
+		d := &fakeDaemon{minions: map[string]minion{"web-a": {answer: value.Map{{Key: "/etc/motd", Value: true}}}}}
 		run(t, SaltCP, d, "", "*", src, "/etc/motd").check(t, 0, "web-a:\n    ----------\n    /etc/motd:\n        True\n", "")
 		p := d.published[0]
 		if p.Fun != "cp.recv" || fmt.Sprint(p.Arg) != "[[{"+src+" hello\n}] /etc/motd]" {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/pytext"
+	"clustermaster/value"
 )
 
 // A Batch runs a job on the minions that answer a ping, on a window of them that slides on as they return, as Salt's batch does. All parts of the
@@ -191,8 +191,8 @@ func (b *Batch) ping(ctx context.Context, m Master) ([]string, error) {
 func Having(ctx context.Context, m Master, job Publish, o Options, fun string) (ids []string, s Summary, err error) {
 	job.Fun, job.Arg, job.Ret, job.JID = "sys.list_functions", nil, "", ""
 	s, err = Run(ctx, m, job, o, func(id string, ret Return) {
-		value, _ := ret.Return.Unpack()
-		list, _ := value.([]any)
+		val, _ := ret.Return.Unpack()
+		list, _ := val.([]any)
 		for _, f := range list {
 			if f == fun {
 				ids = append(ids, id)
@@ -206,7 +206,7 @@ func Having(ctx context.Context, m Master, job Publish, o Options, fun string) (
 
 // batchSize reads a number of minions or a percentage of n: rounded up below one, down above.
 func batchSize(spec string, n int) (int, error) {
-	bad := fmt.Errorf("Invalid batch specification %s: must be an integer or percentage string like '10' or '25%%'.", pytext.Repr(spec)) //nolint:staticcheck // Salt's text
+	bad := fmt.Errorf("Invalid batch specification %s: must be an integer or percentage string like '10' or '25%%'.", value.Repr(spec)) //nolint:staticcheck // Salt's text
 	if strings.Contains(spec, "%") {
 		percent, err := strconv.ParseFloat(strings.TrimSpace(strings.Trim(spec, "%")), 64)
 		if err != nil || math.IsNaN(percent) || math.IsInf(percent, 0) {
@@ -218,7 +218,7 @@ func batchSize(spec string, n int) (int, error) {
 		}
 		return int(math.Min(size, math.MaxInt32)), nil
 	}
-	size, ok := pytext.ParseInt(spec)
+	size, ok := value.ParseInt(spec)
 	if !ok {
 		return 0, bad
 	}

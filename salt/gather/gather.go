@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Publish is a job to be sent.
@@ -21,7 +21,7 @@ type Publish struct {
 	Ret     string
 	JID     string // empty: Run makes one
 	User    string
-	Kwargs  wire.Map
+	Kwargs  value.Map
 	Timeout time.Duration // "to" of the published load; 0 leaves it out
 	// Patience is how long a master that just started may wait until it serves; 0, or more than its own bound, is that bound.
 	Patience time.Duration
@@ -39,9 +39,9 @@ type Published struct {
 
 // Return is what one minion answered.
 type Return struct {
-	Return  wire.Raw
-	Retcode wire.Raw // empty if the minion sent none
-	Success wire.Raw // empty if the minion sent none
+	Return  value.Raw
+	Retcode value.Raw // empty if the minion sent none
+	Success value.Raw // empty if the minion sent none
 	Out     string
 }
 
@@ -54,7 +54,7 @@ func (r Return) Code() int {
 	if err != nil {
 		return 1
 	}
-	if m, ok := v.(wire.Map); ok {
+	if m, ok := v.(value.Map); ok {
 		highest := 0
 		for _, p := range m {
 			highest = max(highest, code(p.Value))
@@ -79,7 +79,7 @@ func code(v any) int {
 // Event is an event of the cluster's bus.
 type Event struct {
 	Tag  string
-	Data wire.Raw
+	Data value.Raw
 	// Lost is set in a notice without tag and data: some events before it were lost on their way, because somebody read too slowly.
 	Lost bool
 }
@@ -275,7 +275,7 @@ func (g *gathering) event(e Event) {
 		g.reads.lost()
 		return
 	}
-	data, err := wire.UnpackRawMap(e.Data)
+	data, err := value.UnpackRawMap(e.Data)
 	if err != nil {
 		return
 	}
@@ -300,11 +300,11 @@ const trimmed = "VALUE_TRIMMED"
 
 // take hands on the return of an event. What was trimmed is read from the job cache, which has it whole: a return is stored before its
 // event fires.
-func (g *gathering) take(id string, data wire.RawMap) {
+func (g *gathering) take(id string, data value.RawMap) {
 	if id == "" || g.returned[id] {
 		return
 	}
-	value, ok := data.Get("return")
+	val, ok := data.Get("return")
 	if _, whole := data.Get("id"); !whole { // an event trimmed to its stamp says nothing but its tag
 		if _, expected := g.expected[id]; expected {
 			g.reads.want(id, nil)
@@ -316,8 +316,8 @@ func (g *gathering) take(id string, data wire.RawMap) {
 	}
 	retcode, _ := data.Get("retcode")
 	success, _ := data.Get("success")
-	r := Return{Return: value, Retcode: retcode, Success: success, Out: data.String("out")}
-	if bytes.Contains(value, []byte(trimmed)) {
+	r := Return{Return: val, Retcode: retcode, Success: success, Out: data.String("out")}
+	if bytes.Contains(val, []byte(trimmed)) {
 		g.reads.want(id, &r)
 		return
 	}
@@ -338,7 +338,7 @@ func (g *gathering) findJob(e Event) bool {
 	if !strings.Contains(e.Tag, "/ret/") {
 		return false
 	}
-	data, err := wire.UnpackRawMap(e.Data)
+	data, err := value.UnpackRawMap(e.Data)
 	if err != nil {
 		return false
 	}

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // simulated is a master with minions that answer after a delay, in virtual time.
@@ -70,8 +70,8 @@ func (s *simulated) Subscribe(_ context.Context, prefix string) (Events, error) 
 	return st, nil
 }
 
-func (s *simulated) fire(tag string, data wire.Map) {
-	packed, err := wire.Pack(data)
+func (s *simulated) fire(tag string, data value.Map) {
+	packed, err := value.Pack(data)
 	if err != nil {
 		panic(err)
 	}
@@ -120,10 +120,10 @@ func (s *simulated) Publish(_ context.Context, p Publish) (Published, error) {
 			continue
 		}
 		out.Minions = append(out.Minions, id)
-		data := wire.Map{{Key: "id", Value: id}, {Key: "jid", Value: p.JID}, {Key: "retcode", Value: int64(0)}}
+		data := value.Map{{Key: "id", Value: id}, {Key: "jid", Value: p.JID}, {Key: "retcode", Value: int64(0)}}
 		tag := "salt/job/" + p.JID + "/ret/" + id
 		if p.Fun == "saltutil.find_job" {
-			ret := wire.Map{}
+			ret := value.Map{}
 			if time.Since(s.began) < m.running {
 				ret = ret.Set("jid", p.Arg[0])
 			}
@@ -145,7 +145,7 @@ func (s *simulated) Publish(_ context.Context, p Publish) (Published, error) {
 					s.fire(tag, data.Set("return", "VALUE_TRIMMED"))
 					return
 				case m.bare:
-					s.fire(tag, wire.Map{{Key: "_stamp", Value: "now"}})
+					s.fire(tag, value.Map{{Key: "_stamp", Value: "now"}})
 					return
 				case m.dropped:
 					s.notice("salt/job/" + p.JID + "/")
@@ -162,7 +162,7 @@ func (s *simulated) Publish(_ context.Context, p Publish) (Published, error) {
 		s.findJobs++
 	} else {
 		for id, d := range s.widen {
-			s.later(d, func() { s.fire("salt/job/"+p.JID+"/new", wire.Map{{Key: "minions", Value: []any{id}}}) })
+			s.later(d, func() { s.fire("salt/job/"+p.JID+"/new", value.Map{{Key: "minions", Value: []any{id}}}) })
 		}
 	}
 	slices.Sort(out.Minions)
@@ -188,7 +188,7 @@ func (s *simulated) ReadReturns(ctx context.Context, _ string, ids []string, fn 
 				time.Sleep(s.perRead)
 			}
 			s.readBytes++
-			if err := fn(id, Return{Return: wire.Raw{0xc3}}); err != nil {
+			if err := fn(id, Return{Return: value.Raw{0xc3}}); err != nil {
 				return err
 			}
 		}

@@ -8,8 +8,7 @@ import (
 	"reflect"
 	"testing"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // TestGrainsAreSalts: the grains of this master are those that Salt's master has on this machine.
@@ -40,7 +39,7 @@ func TestGrainsAreSalts(t *testing.T) {
 		if differ[name] {
 			continue
 		}
-		text, err := pytext.JSON(p.Value, pytext.JSONStyle{Indent: -1})
+		text, err := value.JSON(p.Value, value.JSONStyle{Indent: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,11 +52,11 @@ func TestGrainsAreSalts(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"os", "os_family", "osrelease", "ipv4", "mem_total", "kernel", "host"} {
-		if v, _ := ours.Get(name); !pytext.Truth(v) {
+		if v, _ := ours.Get(name); !value.Truth(v) {
 			t.Errorf("%s is missing", name)
 		}
 	}
-	if _, err := wire.Pack(ours); err != nil {
+	if _, err := value.Pack(ours); err != nil {
 		t.Error(err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // systems are Salt's names of distributions by the ID of os-release: os and os_family.
@@ -19,7 +19,7 @@ var systems = map[string][2]string{
 }
 
 // systemGrains tell of the distribution.
-func systemGrains() wire.Map {
+func systemGrains() value.Map {
 	release := releaseFile("/etc/os-release")
 	if release == nil {
 		release = releaseFile("/usr/lib/os-release")
@@ -29,7 +29,7 @@ func systemGrains() wire.Map {
 	if !known {
 		names = [2]string{name, name}
 	}
-	grains := wire.Map{
+	grains := value.Map{
 		{Key: "os", Value: names[0]}, {Key: "os_family", Value: names[1]}, {Key: "osfullname", Value: name}, {Key: "oscodename", Value: release["VERSION_CODENAME"]},
 		{Key: "osrelease", Value: version}, {Key: "lsb_distrib_id", Value: name}, {Key: "lsb_distrib_release", Value: version}, {Key: "lsb_distrib_codename", Value: release["VERSION_CODENAME"]},
 	}
@@ -50,10 +50,10 @@ func systemGrains() wire.Map {
 		if known && (names[0] == "Ubuntu" || names[1] != "Debian") {
 			of = name
 		}
-		grains = append(grains, wire.Map{{Key: "osrelease_info", Value: info}, {Key: "osmajorrelease", Value: info[0]}, {Key: "osfinger", Value: of + "-" + finger}}...)
+		grains = append(grains, value.Map{{Key: "osrelease_info", Value: info}, {Key: "osmajorrelease", Value: info[0]}, {Key: "osfinger", Value: of + "-" + finger}}...)
 	}
 	if names[1] == "Debian" {
-		grains = append(grains, wire.Pair{Key: "osarch", Value: runtime.GOARCH})
+		grains = append(grains, value.Pair{Key: "osarch", Value: runtime.GOARCH})
 	}
 	return grains
 }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
 // extNodes asks a command, whose last argument is the minion's id, for YAML with classes and environment.
-func extNodes(command string, d Deps) func(context.Context, Request) (wire.Map, error) {
-	return func(ctx context.Context, r Request) (wire.Map, error) {
+func extNodes(command string, d Deps) func(context.Context, Request) (value.Map, error) {
+	return func(ctx context.Context, r Request) (value.Map, error) {
 		quoted, err := wire.QuotedID(r.ID)
 		if err != nil {
 			return nil, err
@@ -22,13 +23,13 @@ func extNodes(command string, d Deps) func(context.Context, Request) (wire.Map, 
 		if err != nil {
 			return nil, fmt.Errorf("read what %s prints: %w", command, err)
 		}
-		said, _ := v.(wire.Map)
+		said, _ := v.(value.Map)
 		return nodeClasses(said), nil
 	}
 }
 
 // nodeClasses is environment to classes, which may be a list or the keys of a map.
-func nodeClasses(said wire.Map) wire.Map {
+func nodeClasses(said value.Map) value.Map {
 	env := said.String("environment")
 	if env == "" {
 		env = "base"
@@ -36,13 +37,13 @@ func nodeClasses(said wire.Map) wire.Map {
 	v, _ := said.Get("classes")
 	switch v := v.(type) {
 	case []any:
-		return wire.Map{{Key: env, Value: v}}
-	case wire.Map:
+		return value.Map{{Key: env, Value: v}}
+	case value.Map:
 		classes := make([]any, len(v))
 		for i, p := range v {
 			classes[i] = p.Key
 		}
-		return wire.Map{{Key: env, Value: classes}}
+		return value.Map{{Key: env, Value: classes}}
 	}
-	return wire.Map{}
+	return value.Map{}
 }

@@ -12,10 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/smallfile"
 	"clustermaster/salt/render"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // defaultClasses is where saltclass looks without a path.
@@ -40,14 +39,14 @@ type classes struct {
 type reading struct {
 	classes
 	req    Request
-	pillar wire.Map // of what was read so far; templates see it
+	pillar value.Map // of what was read so far; templates see it
 	seen   map[string]bool
-	order  []wire.Map // classes, the nested ones before those that name them, and the node
+	order  []value.Map // classes, the nested ones before those that name them, and the node
 }
 
 // states is environment to the states of all classes and of the node, each once. The environment is that of the last that has one.
-func (c classes) states(ctx context.Context, req Request) (wire.Map, error) {
-	r := &reading{classes: c, req: req, pillar: wire.Map{}, seen: make(map[string]bool)}
+func (c classes) states(ctx context.Context, req Request) (value.Map, error) {
+	r := &reading{classes: c, req: req, pillar: value.Map{}, seen: make(map[string]bool)}
 	node, err := r.node(ctx)
 	if err != nil {
 		return nil, err
@@ -63,16 +62,16 @@ func (c classes) states(ctx context.Context, req Request) (wire.Map, error) {
 			env, _ = v.(string)
 		}
 		for _, state := range listOf(m, "states") {
-			if !dictupdate.Contains(states, state) {
+			if !value.Contains(states, state) {
 				states = append(states, state)
 			}
 		}
 	}
-	return wire.Map{{Key: env, Value: states}}, nil
+	return value.Map{{Key: env, Value: states}}, nil
 }
 
 // node reads the definition of the minion: a file of its name, in any folder below nodes.
-func (r *reading) node(ctx context.Context) (wire.Map, error) {
+func (r *reading) node(ctx context.Context) (value.Map, error) {
 	found, left := "", maxEntries
 	err := walk(filepath.Join(r.path, "nodes"), &left, func(path string) {
 		if filepath.Base(path) == r.req.ID+".yml" {
@@ -84,7 +83,7 @@ func (r *reading) node(ctx context.Context) (wire.Map, error) {
 	}
 	if found == "" {
 		r.log.Warn("saltclass has no node definition", "minion", r.req.ID, "path", r.path)
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	m, err := r.file(ctx, found)
 	if err == nil && len(m) == 0 {
@@ -154,29 +153,29 @@ func (r *reading) matching(names []any) []string {
 }
 
 // class reads a class.
-func (r *reading) class(ctx context.Context, name string) (wire.Map, error) {
+func (r *reading) class(ctx context.Context, name string) (value.Map, error) {
 	for _, path := range r.places(name) {
 		if info, err := os.Stat(path); err == nil && !info.IsDir() {
 			return r.file(ctx, path)
 		}
 	}
 	r.log.Warn("saltclass has no such class", "class", name, "minion", r.req.ID)
-	return wire.Map{}, nil
+	return value.Map{}, nil
 }
 
 // prelude gives templates the names that saltclass has, on the line where they begin.
 const prelude = "{%- set __salt__ = {} -%}"
 
 // file renders a file and reads its YAML.
-func (r *reading) file(ctx context.Context, path string) (wire.Map, error) {
+func (r *reading) file(ctx context.Context, path string) (value.Map, error) {
 	text, err := smallfile.Read(path, maxClassFile)
 	if err != nil {
 		return nil, err
 	}
 	if bytes.Contains(text, []byte("{{")) || bytes.Contains(text, []byte("{%")) || bytes.Contains(text, []byte("{#")) {
 		v, err := r.renderer.Render(ctx, render.Source{Path: path, Data: append([]byte(prelude), text...)}, "jinja", render.Context{
-			ID: r.req.ID, Grains: r.req.Grains, Opts: wire.Map{{Key: "allow_undefined", Value: true}},
-			Vars: wire.Map{
+			ID: r.req.ID, Grains: r.req.Grains, Opts: value.Map{{Key: "allow_undefined", Value: true}},
+			Vars: value.Map{
 				{Key: "__opts__", Value: r.req.Opts}, {Key: "__grains__", Value: r.req.Grains}, {Key: "__pillar__", Value: r.pillar},
 				{Key: "minion_id", Value: r.req.ID},
 			},
@@ -193,8 +192,8 @@ func (r *reading) file(ctx context.Context, path string) (wire.Map, error) {
 	}
 	switch v := v.(type) {
 	case nil:
-		return wire.Map{}, nil
-	case wire.Map:
+		return value.Map{}, nil
+	case value.Map:
 		return v, nil
 	}
 	return nil, fmt.Errorf("read %s: not a map", path)
@@ -204,7 +203,7 @@ func (r *reading) file(ctx context.Context, path string) (wire.Map, error) {
 type folder string
 
 // Call implements render.Host: saltclass gives templates no functions.
-func (folder) Call(context.Context, string, []any, wire.Map) (any, error) {
+func (folder) Call(context.Context, string, []any, value.Map) (any, error) {
 	return nil, render.ErrUnknownFunction
 }
 
@@ -246,41 +245,41 @@ func walk(dir string, left *int, fn func(path string)) error {
 }
 
 // overlay lays b over a: maps are joined, lists appended; a list that begins with "^" takes the place of the other. Neither is written to.
-func overlay(a, b wire.Map) wire.Map {
+func overlay(a, b value.Map) value.Map {
 	out := slices.Clone(a)
 	for _, p := range b {
-		i := dictupdate.Find(out, p.Key)
+		i := value.Find(out, p.Key)
 		if i < 0 {
 			out = append(out, p)
 			continue
 		}
-		value := p.Value
-		switch v := value.(type) {
+		val := p.Value
+		switch v := val.(type) {
 		case []any:
 			if old, ok := out[i].Value.([]any); ok {
 				if len(v) > 0 && v[0] == "^" {
-					value = v[1:]
+					val = v[1:]
 				} else {
-					value = slices.Concat(old, v)
+					val = slices.Concat(old, v)
 				}
 			}
-		case wire.Map:
-			if old, ok := out[i].Value.(wire.Map); ok {
-				value = overlay(old, v)
+		case value.Map:
+			if old, ok := out[i].Value.(value.Map); ok {
+				val = overlay(old, v)
 			}
 		}
-		out[i].Value = value
+		out[i].Value = val
 	}
 	return out
 }
 
-func mapOf(m wire.Map, key string) wire.Map {
+func mapOf(m value.Map, key string) value.Map {
 	v, _ := m.Get(key)
-	out, _ := v.(wire.Map)
+	out, _ := v.(value.Map)
 	return out
 }
 
-func listOf(m wire.Map, key string) []any {
+func listOf(m value.Map, key string) []any {
 	v, _ := m.Get(key)
 	out, _ := v.([]any)
 	return out

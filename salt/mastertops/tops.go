@@ -6,15 +6,14 @@ import (
 	"log/slog"
 	"strings"
 
-	"clustermaster/internal/dictupdate"
 	"clustermaster/salt/render"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Request is what a minion asks with.
 type Request struct {
 	ID           string // that the channel has confirmed
-	Opts, Grains wire.Map
+	Opts, Grains value.Map
 }
 
 // Deps is what tops asks of the daemon.
@@ -40,7 +39,7 @@ func yaml(ctx context.Context, r renderer, path, text string) (any, error) {
 // module is one of master_tops. Its answer maps environments to lists of SLS names.
 type module struct {
 	name string
-	ask  func(ctx context.Context, r Request) (wire.Map, error)
+	ask  func(ctx context.Context, r Request) (value.Map, error)
 }
 
 // Tops asks the modules of the option. It is safe for concurrent use.
@@ -51,7 +50,7 @@ type Tops struct {
 
 // New reads the option master_tops: module to its own options. Salt's other modules want software of their own (reclass, varstack, a Cobbler or
 // Mongo server). Error: a module that there is not, or options of the wrong shape.
-func New(option wire.Map, d Deps) (*Tops, error) {
+func New(option value.Map, d Deps) (*Tops, error) {
 	t := &Tops{log: d.Log.With("component", "tops")}
 	for _, p := range option {
 		name, _ := p.Key.(string)
@@ -63,7 +62,7 @@ func New(option wire.Map, d Deps) (*Tops, error) {
 			}
 			t.modules = append(t.modules, module{name, extNodes(command, d)})
 		case "saltclass":
-			own, ok := p.Value.(wire.Map)
+			own, ok := p.Value.(value.Map)
 			path := defaultClasses
 			if v, given := own.Get("path"); given {
 				path, ok = v.(string)
@@ -80,15 +79,15 @@ func New(option wire.Map, d Deps) (*Tops, error) {
 }
 
 // Ask returns environment to SLS names for a minion, lists of several modules joined.
-func (t *Tops) Ask(ctx context.Context, r Request) wire.Map {
-	all := wire.Map{}
+func (t *Tops) Ask(ctx context.Context, r Request) value.Map {
+	all := value.Map{}
 	for _, m := range t.modules {
 		said, err := m.ask(ctx, r)
 		if err != nil {
 			t.log.Error("a module of master_tops failed; the minion gets none of its states", "module", m.name, "minion", r.ID, "err", err)
 			continue
 		}
-		all = dictupdate.Recurse(all, said, true)
+		all = value.Recurse(all, said, true)
 	}
 	return all
 }

@@ -16,7 +16,7 @@ import (
 
 	"clustermaster/internal/answers"
 	"clustermaster/salt/render/rendertest"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 var update = flag.Bool("update", false, "ask Salt for testdata/answers.json again")
@@ -94,7 +94,7 @@ func writeTree(t *testing.T) (dir string, ids []string) {
 	return dir, ids
 }
 
-var grains = wire.Map{{Key: "os", Value: "Debian"}}
+var grains = value.Map{{Key: "os", Value: "Debian"}}
 
 // salts are Salt's answers; null where it fails.
 func salts(t *testing.T, dir string, ids []string) map[string]map[string][]string {
@@ -141,7 +141,7 @@ func TestSaltclass(t *testing.T) {
 	}
 	c := classes{path: dir, renderer: rendertest.Renderer(), log: slog.New(slog.DiscardHandler)}
 	for _, id := range ids {
-		said, err := c.states(t.Context(), Request{ID: id, Grains: grains, Opts: wire.Map{{Key: "id", Value: id}, {Key: "saltenv", Value: "base"}}})
+		said, err := c.states(t.Context(), Request{ID: id, Grains: grains, Opts: value.Map{{Key: "id", Value: id}, {Key: "saltenv", Value: "base"}}})
 		var got map[string][]string
 		if err == nil {
 			got = map[string][]string{}
@@ -180,9 +180,9 @@ func TestAnswersAreSalts(t *testing.T) {
 	}
 }
 
-func dict(pairs ...any) (m wire.Map) {
+func dict(pairs ...any) (m value.Map) {
 	for i := 0; i < len(pairs); i += 2 {
-		m = append(m, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+		m = append(m, value.Pair{Key: pairs[i], Value: pairs[i+1]})
 	}
 	return m
 }
@@ -201,7 +201,7 @@ func TestAsk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(id string) wire.Map {
+	ask := func(id string) value.Map {
 		return made.Ask(t.Context(), Request{ID: id, Grains: grains, Opts: dict("id", id)})
 	}
 	if got, want := ask("envlast"), dict("staging", []any{"from-command", "s"}, "dev", []any{"s"}); !reflect.DeepEqual(got, want) {
@@ -230,7 +230,7 @@ func TestAsk(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	for want, option := range map[string]wire.Map{
+	for want, option := range map[string]value.Map{
 		"no module reclass": dict("reclass", dict()), "is no command": dict("ext_nodes", int64(1)), "is no map": dict("saltclass", "x"), "with a path": dict("saltclass", dict("path", int64(1))),
 	} {
 		if _, err := New(option, Deps{Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), want) {

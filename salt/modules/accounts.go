@@ -10,9 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/smallfile"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // maxAccounts bounds /etc/passwd and /etc/group, bytes.
@@ -32,8 +31,8 @@ type accountGroup struct {
 	members        []string
 }
 
-func (g accountGroup) info() wire.Map {
-	return wire.Map{{Key: "name", Value: g.name}, {Key: "passwd", Value: g.password}, {Key: "gid", Value: g.gid}, {Key: "members", Value: texts(g.members)}}
+func (g accountGroup) info() value.Map {
+	return value.Map{{Key: "name", Value: g.name}, {Key: "passwd", Value: g.password}, {Key: "gid", Value: g.gid}, {Key: "members", Value: texts(g.members)}}
 }
 
 // accountFunctions are the families user and group, and those of file that turn names into numbers.
@@ -45,9 +44,9 @@ func accountFunctions() []function {
 			if err != nil {
 				return nil, err
 			}
-			i := slices.IndexFunc(all, func(a account) bool { return a.name == pyStr(c.any("name")) })
+			i := slices.IndexFunc(all, func(a account) bool { return a.name == value.Str(c.any("name")) })
 			if i < 0 {
-				return wire.Map{}, nil
+				return value.Map{}, nil
 			}
 			in, err := readMemberships()
 			return all[i].info(in), err
@@ -93,7 +92,7 @@ func accountFunctions() []function {
 			if i := slices.IndexFunc(all, func(g accountGroup) bool { return g.name == name }); i >= 0 {
 				return all[i].info(), err
 			}
-			return wire.Map{}, err
+			return value.Map{}, err
 		}},
 		{name: "group.getent", params: list, run: func(_ context.Context, c *call) (any, error) {
 			all, err := c.groups()
@@ -172,7 +171,7 @@ func (c *call) gid(param string) (any, error) {
 func (c *call) accountName(param string) (string, error) {
 	name, ok := c.any(param).(string)
 	if !ok || strings.ContainsRune(name, 0) {
-		return "", fmt.Errorf("%s must be text, not %s", param, pytext.Repr(c.any(param)))
+		return "", fmt.Errorf("%s must be text, not %s", param, value.Repr(c.any(param)))
 	}
 	return name, nil
 }
@@ -183,7 +182,7 @@ func (c *call) systemNumber(param string) (int64, error) {
 		n, _ := number(v)
 		return n, nil
 	}
-	return 0, fmt.Errorf("%s should be integer, not %s", param, pytext.Repr(c.any(param)))
+	return 0, fmt.Errorf("%s should be integer, not %s", param, value.Repr(c.any(param)))
 }
 
 // accounts are the users of a call: the machine's, or those of the passwd file below its root.
@@ -271,8 +270,8 @@ func parseAccount(line string) (account, bool) {
 	if len(f) != 7 {
 		return account{}, false
 	}
-	uid, ok := pytext.ParseInt(f[2])
-	gid, too := pytext.ParseInt(f[3])
+	uid, ok := value.ParseInt(f[2])
+	gid, too := value.ParseInt(f[3])
 	return account{name: f[0], password: f[1], uid: int64(uid), gid: int64(gid), gecos: f[4], home: f[5], run: f[6]}, ok && too
 }
 
@@ -281,7 +280,7 @@ func parseGroup(line string) (accountGroup, bool) {
 	if len(f) != 4 {
 		return accountGroup{}, false
 	}
-	gid, ok := pytext.ParseInt(f[2])
+	gid, ok := value.ParseInt(f[2])
 	g := accountGroup{name: f[0], password: f[1], gid: int64(gid)}
 	if f[3] != "" {
 		g.members = strings.Split(f[3], ",")
@@ -290,9 +289,9 @@ func parseGroup(line string) (accountGroup, bool) {
 }
 
 // info is an account as user.info tells it. Its groups are the machine's, whatever root it comes from.
-func (a account) info(in memberships) wire.Map {
+func (a account) info(in memberships) value.Map {
 	more := append(strings.SplitN(a.gecos, ",", 5), "", "", "", "", "")
-	return wire.Map{
+	return value.Map{
 		{Key: "gid", Value: a.gid}, {Key: "groups", Value: in.of(a.name)}, {Key: "home", Value: a.home}, {Key: "name", Value: a.name}, {Key: "passwd", Value: a.password},
 		{Key: "shell", Value: a.run}, {Key: "uid", Value: a.uid}, {Key: "fullname", Value: more[0]}, {Key: "roomnumber", Value: more[1]},
 		{Key: "workphone", Value: more[2]}, {Key: "homephone", Value: more[3]}, {Key: "other", Value: more[4]},

@@ -15,8 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Bounds of one command.
@@ -33,13 +32,13 @@ type ran struct {
 }
 
 // all is what the command left as cmd.run_all has it.
-func (r ran) all() wire.Map {
+func (r ran) all() value.Map {
 	if r.late {
-		return wire.Map{
+		return value.Map{
 			{Key: "stdout", Value: r.stdout}, {Key: "stderr", Value: r.stderr}, {Key: "retcode", Value: int64(r.retcode)}, {Key: "pid", Value: int64(r.pid)},
 		}
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "pid", Value: int64(r.pid)}, {Key: "retcode", Value: int64(r.retcode)}, {Key: "stdout", Value: r.stdout}, {Key: "stderr", Value: r.stderr},
 	}
 }
@@ -83,7 +82,7 @@ func commandFunctions() []function {
 // text is split as a shell would.
 func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	outer := ctx
-	if v := c.any("timeout"); pytext.Truth(v) {
+	if v := c.any("timeout"); value.Truth(v) {
 		if _, ok := number(v); !ok {
 			return ran{}, fmt.Errorf("Error: timeout %s must be a number", text(v))
 		}
@@ -125,7 +124,7 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	cmd.WaitDelay = commandGrace
 	if in := c.any("stdin"); in != nil {
 		from := text(in)
-		if raw, _ := c.kwargs.Get("stdin_raw_newlines"); !pytext.Truth(raw) {
+		if raw, _ := c.kwargs.Get("stdin_raw_newlines"); !value.Truth(raw) {
 			from = strings.ReplaceAll(from, `\n`, "\n") // as it is typed
 		}
 		cmd.Stdin = strings.NewReader(from)
@@ -141,12 +140,12 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 	case outer.Err() != nil:
 		return ran{}, fmt.Errorf("%s: %w", argv[0], outer.Err())
 	case ctx.Err() != nil:
-		said := pytext.Str(c.any("cmd"))
+		said := value.Str(c.any("cmd"))
 		if c.any("python_shell") != true {
-			said = pytext.Repr(argv)
+			said = value.Repr(argv)
 		}
 		return ran{
-			pid: cmd.Process.Pid, retcode: 1, late: true, stdout: fmt.Sprintf("%s : Timed out after %s seconds", said, pytext.Str(c.any("timeout"))),
+			pid: cmd.Process.Pid, retcode: 1, late: true, stdout: fmt.Sprintf("%s : Timed out after %s seconds", said, value.Str(c.any("timeout"))),
 		}, nil
 	case errors.As(err, &exit), errors.Is(err, exec.ErrWaitDelay):
 	case err != nil:
@@ -172,7 +171,7 @@ func (c *call) command(ctx context.Context, joined bool) (ran, error) {
 func (c *call) accepted() (func(ran) bool, error) {
 	codes := make(map[int]bool)
 	for _, v := range c.split("success_retcodes") {
-		n, ok := pytext.ParseInt(text(v))
+		n, ok := value.ParseInt(text(v))
 		if !ok {
 			return nil, errors.New("success_retcodes must be a list of integers")
 		}
@@ -281,12 +280,12 @@ func (c *call) decoder() (func([]byte) string, error) {
 }
 
 // environment is the master's, in the language C, with what the user and env add; an entry that is false is taken out.
-func (c *call) environment(own wire.Map) []string {
+func (c *call) environment(own value.Map) []string {
 	vars := make(map[string]string)
 	if !c.is("clean_env") {
 		for _, e := range os.Environ() {
-			name, value, _ := strings.Cut(e, "=")
-			vars[name] = value
+			name, val, _ := strings.Cut(e, "=")
+			vars[name] = val
 		}
 	}
 	if c.is("reset_system_locale") {
@@ -296,11 +295,11 @@ func (c *call) environment(own wire.Map) []string {
 	}
 	given := own
 	switch env := c.any("env").(type) {
-	case wire.Map:
+	case value.Map:
 		given = append(given, env...)
 	case []any:
 		for _, e := range env {
-			m, _ := e.(wire.Map)
+			m, _ := e.(value.Map)
 			given = append(given, m...)
 		}
 	}

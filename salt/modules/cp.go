@@ -11,8 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func cpFunctions() []function {
@@ -65,7 +64,7 @@ func cpFunctions() []function {
 				return "", nil
 			}
 			sum, err := digest(c.deps.HashType, data)
-			return wire.Map{{Key: "hash_type", Value: c.deps.HashType}, {Key: "hsum", Value: sum}}, err
+			return value.Map{{Key: "hash_type", Value: c.deps.HashType}, {Key: "hsum", Value: sum}}, err
 		})},
 		{name: "cp.stat_file", params: []param{need("path"), opt("saltenv", nil), opt("octal", true)}, run: statFile},
 		lists("cp.list_master", Files.List), lists("cp.list_master_dirs", Files.Dirs),
@@ -96,7 +95,7 @@ func cpFunctions() []function {
 func statFile(_ context.Context, c *call) (any, error) {
 	p, ok := c.any("path").(string)
 	if !ok {
-		return nil, fmt.Errorf("path must be text, not %s", pytext.Repr(c.any("path")))
+		return nil, fmt.Errorf("path must be text, not %s", value.Repr(c.any("path")))
 	}
 	if !strings.HasPrefix(p, "salt://") && !filepath.IsAbs(p) {
 		return nil, nil
@@ -126,7 +125,7 @@ func (c *call) env() string {
 	if env := c.text("saltenv"); env != "" {
 		return env
 	}
-	if env, _ := c.who.Opts.Get("saltenv"); pytext.Truth(env) {
+	if env, _ := c.who.Opts.Get("saltenv"); value.Truth(env) {
 		return text(env)
 	}
 	return "base"

@@ -9,10 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/dictupdate"
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // dataFunctions are the families defaults and slsutil. What changes its argument in Python is made to by the render worker.
@@ -46,7 +44,7 @@ func dataFunctions() []function {
 			return c.merge(c.any("obj_a"), c.any("obj_b"))
 		}},
 		{name: "slsutil.merge_all", params: append([]param{need("lst")}, merging...), run: func(_ context.Context, c *call) (any, error) {
-			var out any = wire.Map{}
+			var out any = value.Map{}
 			for _, v := range c.list("lst") {
 				var err error
 				if out, err = c.merge(out, v); err != nil {
@@ -57,7 +55,7 @@ func dataFunctions() []function {
 		}},
 		{name: "slsutil.update", params: []param{need("dest"), need("upd"), opt("recursive_update", true), opt("merge_lists", false)}, run: func(_ context.Context, c *call) (any, error) {
 			if !c.is("recursive_update") {
-				return dictupdate.Update(c.dict("dest"), c.dict("upd")), nil
+				return value.Update(c.dict("dest"), c.dict("upd")), nil
 			}
 			return lay(c.any("dest"), c.any("upd"), c.is("merge_lists"), false)
 		}},
@@ -68,7 +66,7 @@ func dataFunctions() []function {
 			return c.any("false"), nil
 		}},
 		{name: "slsutil.traverse", params: []param{need("data"), need("key"), opt("default", nil), opt("delimiter", ":")}, run: func(_ context.Context, c *call) (any, error) {
-			if v, ok := traverse(c.any("data"), c.any("key"), c.text("delimiter")); ok {
+			if v, ok := value.Traverse(c.any("data"), c.any("key"), c.text("delimiter")); ok {
 				return v, nil
 			}
 			return c.any("default"), nil
@@ -89,9 +87,9 @@ func dataFunctions() []function {
 	}
 }
 
-func orEmpty(m wire.Map) wire.Map {
+func orEmpty(m value.Map) value.Map {
 	if m == nil {
-		return wire.Map{}
+		return value.Map{}
 	}
 	return m
 }
@@ -100,18 +98,18 @@ func orEmpty(m wire.Map) wire.Map {
 func lay(a, b any, lists, convertNone bool) (any, error) {
 	if convertNone {
 		if a == nil {
-			a = wire.Map{}
+			a = value.Map{}
 		}
 		if b == nil {
-			b = wire.Map{}
+			b = value.Map{}
 		}
 	}
-	x, ok := a.(wire.Map)
-	y, too := b.(wire.Map)
+	x, ok := a.(value.Map)
+	y, too := b.(value.Map)
 	if !ok || !too {
 		return nil, errors.New("Cannot update using non-dict types in dictupdate.update()")
 	}
-	return dictupdate.Recurse(x, y, lists), nil
+	return value.Recurse(x, y, lists), nil
 }
 
 // merge applies the strategy that is asked for.
@@ -123,12 +121,12 @@ func (c *call) merge(a, b any) (any, error) {
 			strategy = "aggregate"
 		}
 	}
-	x, ok := a.(wire.Map)
-	y, too := b.(wire.Map)
+	x, ok := a.(value.Map)
+	y, too := b.(value.Map)
 	if !ok || !too {
 		return nil, errors.New("Cannot update using non-dict types in dictupdate.update()")
 	}
-	return dictupdate.Merge(x, y, strategy, c.is("merge_lists")), nil
+	return value.Merge(x, y, strategy, c.is("merge_lists")), nil
 }
 
 // listed reports whether file_roots have a file or a folder.
@@ -183,16 +181,16 @@ func serialize(_ context.Context, c *call) (any, error) {
 	var out func() (string, error)
 	switch name := c.text("serializer"); name {
 	case "json":
-		style := pytext.JSONStyle{Indent: -1, SortKeys: pytext.Truth(take("sort_keys"))}
+		style := value.JSONStyle{Indent: -1, SortKeys: value.Truth(take("sort_keys"))}
 		if n, ok := number(take("indent")); ok {
 			style.Indent = int(n)
 		}
-		out = func() (string, error) { return pytext.JSON(c.any("obj"), style) }
+		out = func() (string, error) { return value.JSON(c.any("obj"), style) }
 	case "yaml":
 		flow, ordered := take("default_flow_style"), take("sort_keys")
 		n, _ := number(take("indent"))
 		style := yaml11.Style{
-			Indent: int(n), Flow: pytext.Truth(flow), Leaves: flow == nil, ASCII: !pytext.Truth(take("allow_unicode")), Unsorted: ordered != nil && !pytext.Truth(ordered),
+			Indent: int(n), Flow: value.Truth(flow), Leaves: flow == nil, ASCII: !value.Truth(take("allow_unicode")), Unsorted: ordered != nil && !value.Truth(ordered),
 		}
 		out = func() (string, error) {
 			return strings.TrimSuffix(strings.TrimSuffix(string(yaml11.DumpStyle(c.any("obj"), style)), "\n"), "\n..."), nil
@@ -237,7 +235,7 @@ func renderText(ctx context.Context, c *call) (any, error) {
 			return nil, err
 		}
 		if !found {
-			return wire.Map{}, nil
+			return value.Map{}, nil
 		}
 		given = string(data)
 	}

@@ -6,19 +6,19 @@ import (
 	"reflect"
 	"slices"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Datastore is the map that the functions of data keep.
 type Datastore interface {
-	Load(ctx context.Context) (wire.Map, error)
-	Dump(ctx context.Context, data wire.Map) error
+	Load(ctx context.Context) (value.Map, error)
+	Dump(ctx context.Context, data value.Map) error
 }
 
 // datastoreFunctions are the family data.
 func datastoreFunctions() []function {
 	// on gives run what is kept, and keeps what it returns unless that is nil.
-	on := func(name string, params []param, run func(c *call, kept wire.Map) (result any, keep wire.Map, err error)) function {
+	on := func(name string, params []param, run func(c *call, kept value.Map) (result any, keep value.Map, err error)) function {
 		return function{name: "data." + name, params: params, run: func(ctx context.Context, c *call) (any, error) {
 			if c.deps.Datastore == nil {
 				return nil, errors.New("nothing is kept here")
@@ -36,21 +36,21 @@ func datastoreFunctions() []function {
 	}
 	key := need("key")
 	return []function{
-		on("load", nil, func(_ *call, kept wire.Map) (any, wire.Map, error) { return orEmpty(kept), nil, nil }),
-		on("items", nil, func(_ *call, kept wire.Map) (any, wire.Map, error) { return orEmpty(kept), nil, nil }),
-		on("keys", nil, func(_ *call, kept wire.Map) (any, wire.Map, error) { return keys(kept), nil, nil }),
-		on("values", nil, func(_ *call, kept wire.Map) (any, wire.Map, error) {
+		on("load", nil, func(_ *call, kept value.Map) (any, value.Map, error) { return orEmpty(kept), nil, nil }),
+		on("items", nil, func(_ *call, kept value.Map) (any, value.Map, error) { return orEmpty(kept), nil, nil }),
+		on("keys", nil, func(_ *call, kept value.Map) (any, value.Map, error) { return keys(kept), nil, nil }),
+		on("values", nil, func(_ *call, kept value.Map) (any, value.Map, error) {
 			out := make([]any, len(kept))
 			for i, p := range kept {
 				out[i] = p.Value
 			}
 			return out, nil, nil
 		}),
-		on("has_key", []param{key}, func(c *call, kept wire.Map) (any, wire.Map, error) {
+		on("has_key", []param{key}, func(c *call, kept value.Map) (any, value.Map, error) {
 			_, ok := kept.Get(c.text("key"))
 			return ok, nil, nil
 		}),
-		on("get", []param{key, opt("default", nil)}, func(c *call, kept wire.Map) (any, wire.Map, error) {
+		on("get", []param{key, opt("default", nil)}, func(c *call, kept value.Map) (any, value.Map, error) {
 			if _, one := c.any("key").(string); one {
 				v, ok := kept.Get(c.text("key"))
 				if !ok {
@@ -68,30 +68,30 @@ func datastoreFunctions() []function {
 			}
 			return out, nil, nil
 		}),
-		on("update", []param{key, need("value")}, func(c *call, kept wire.Map) (any, wire.Map, error) {
+		on("update", []param{key, need("value")}, func(c *call, kept value.Map) (any, value.Map, error) {
 			return true, kept.Set(c.text("key"), c.any("value")), nil
 		}),
-		on("cas", []param{key, need("value"), need("old_value")}, func(c *call, kept wire.Map) (any, wire.Map, error) {
+		on("cas", []param{key, need("value"), need("old_value")}, func(c *call, kept value.Map) (any, value.Map, error) {
 			v, ok := kept.Get(c.text("key"))
 			if !ok || !reflect.DeepEqual(v, c.any("old_value")) {
 				return false, nil, nil
 			}
 			return true, kept.Set(c.text("key"), c.any("value")), nil
 		}),
-		on("pop", []param{key, opt("default", nil)}, func(c *call, kept wire.Map) (any, wire.Map, error) {
+		on("pop", []param{key, opt("default", nil)}, func(c *call, kept value.Map) (any, value.Map, error) {
 			v, ok := kept.Get(c.text("key"))
 			if !ok {
 				return c.any("default"), nil, nil
 			}
 			return v, orEmpty(slices.Clone(kept).Without(c.text("key"))), nil
 		}),
-		on("dump", []param{need("new_data")}, func(c *call, _ wire.Map) (any, wire.Map, error) {
-			m, ok := c.any("new_data").(wire.Map)
+		on("dump", []param{need("new_data")}, func(c *call, _ value.Map) (any, value.Map, error) {
+			m, ok := c.any("new_data").(value.Map)
 			if !ok {
 				return false, nil, nil
 			}
 			return true, orEmpty(m), nil
 		}),
-		on("clear", nil, func(*call, wire.Map) (any, wire.Map, error) { return true, wire.Map{}, nil }),
+		on("clear", nil, func(*call, value.Map) (any, value.Map, error) { return true, value.Map{}, nil }),
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 const needsDig = "This function requires dig, which is not currently available"
@@ -45,7 +45,7 @@ func dnsFunctions() []function {
 				}
 				hosts = string(b)
 			}
-			out := wire.Map{}
+			out := value.Map{}
 			for line := range strings.Lines(hosts) {
 				if strings.HasPrefix(line, "#") {
 					continue

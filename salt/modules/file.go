@@ -15,9 +15,8 @@ import (
 	"syscall"
 
 	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/smallfile"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Bounds of files on the master.
@@ -102,7 +101,7 @@ func fileFunctions() []function {
 			for _, v := range append([]any{c.any("a")}, c.more...) {
 				part, ok := v.(string)
 				if !ok {
-					return nil, fmt.Errorf("join() argument must be str, bytes, or os.PathLike object, not %s", pytext.Repr(v))
+					return nil, fmt.Errorf("join() argument must be str, bytes, or os.PathLike object, not %s", value.Repr(v))
 				}
 				switch {
 				case strings.HasPrefix(part, "/"):
@@ -210,7 +209,7 @@ func stats(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	kind := map[uint32]string{syscall.S_IFREG: "file", syscall.S_IFDIR: "dir", syscall.S_IFLNK: "link", syscall.S_IFIFO: "pipe", syscall.S_IFSOCK: "socket", syscall.S_IFBLK: "block", syscall.S_IFCHR: "char"}
-	out := wire.Map{
+	out := value.Map{
 		{Key: "inode", Value: int64(st.Ino)}, {Key: "uid", Value: int64(st.Uid)}, {Key: "gid", Value: int64(st.Gid)}, {Key: "group", Value: groupName(st.Gid)}, {Key: "user", Value: userName(st.Uid)},
 		{Key: "atime", Value: seconds(st.Atim)}, {Key: "mtime", Value: seconds(st.Mtim)}, {Key: "ctime", Value: seconds(st.Ctim)},
 		{Key: "size", Value: st.Size}, {Key: "mode", Value: permissions(st.Mode)},
@@ -221,9 +220,9 @@ func stats(ctx context.Context, c *call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, wire.Pair{Key: "sum", Value: sum})
+		out = append(out, value.Pair{Key: "sum", Value: sum})
 	}
-	return append(out, wire.Pair{Key: "type", Value: kind[st.Mode&syscall.S_IFMT]}, wire.Pair{Key: "target", Value: p}), nil
+	return append(out, value.Pair{Key: "type", Value: kind[st.Mode&syscall.S_IFMT]}, value.Pair{Key: "target", Value: p}), nil
 }
 
 // permissions are four octal digits of a mode.

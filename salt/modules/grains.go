@@ -8,10 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func grainsFunctions() []function {
@@ -23,11 +21,11 @@ func grainsFunctions() []function {
 			return c.from(c.who.Grains), nil
 		}},
 		{name: "grains.has_value", params: []param{need("key")}, run: func(_ context.Context, c *call) (any, error) {
-			_, ok := traverse(c.who.Grains, c.any("key"), "")
+			_, ok := value.Traverse(c.who.Grains, c.any("key"), "")
 			return ok, nil
 		}},
 		{name: "grains.item", rest: true, run: func(_ context.Context, c *call) (any, error) {
-			if hide, _ := c.kwargs.Get("sanitize"); pytext.Truth(hide) {
+			if hide, _ := c.kwargs.Get("sanitize"); value.Truth(hide) {
 				return sanitized(c.items(c.who.Grains)), nil
 			}
 			return c.items(c.who.Grains), nil
@@ -47,11 +45,11 @@ func grainsFunctions() []function {
 			return texts(names), nil
 		}},
 		{name: "grains.equals", params: []param{need("key"), need("value")}, run: func(_ context.Context, c *call) (any, error) {
-			v, ok := traverse(c.who.Grains, c.any("key"), "")
+			v, ok := value.Traverse(c.who.Grains, c.any("key"), "")
 			if !ok {
 				v = ""
 			}
-			return pyStr(v) == pyStr(c.any("value")), nil
+			return value.Str(v) == value.Str(c.any("value")), nil
 		}},
 		{name: "grains.filter_by", params: []param{need("lookup_dict"), opt("grain", "os_family"), opt("merge", nil), opt("default", "default"), opt("base", nil)},
 			run: func(_ context.Context, c *call) (any, error) {
@@ -60,23 +58,16 @@ func grainsFunctions() []function {
 	}
 }
 
-func pyStr(v any) string {
-	if v == nil {
-		return "None"
-	}
-	return text(v)
-}
-
 // from looks key up, else gives default.
-func (c *call) from(data wire.Map) any {
-	if v, ok := traverse(data, c.any("key"), c.text("delimiter")); ok {
+func (c *call) from(data value.Map) any {
+	if v, ok := value.Traverse(data, c.any("key"), c.text("delimiter")); ok {
 		return v
 	}
 	return c.any("default")
 }
 
 // sanitized hides names of the minion and its serial number, as Salt's grains.items does.
-func sanitized(grains wire.Map) wire.Map {
+func sanitized(grains value.Map) value.Map {
 	out := slices.Clone(grains)
 	for i, p := range out {
 		switch p.Key {
@@ -96,37 +87,37 @@ func sanitized(grains wire.Map) wire.Map {
 }
 
 // items looks all further arguments up.
-func (c *call) items(data wire.Map) wire.Map {
+func (c *call) items(data value.Map) value.Map {
 	var fallback any = ""
 	if v, ok := c.kwargs.Get("default"); ok {
 		fallback = v
 	}
-	out := wire.Map{}
+	out := value.Map{}
 	for _, key := range c.more {
-		v, ok := traverse(data, key, c.kwargs.String("delimiter"))
+		v, ok := value.Traverse(data, key, c.kwargs.String("delimiter"))
 		if !ok {
 			v = fallback
 		}
-		out = append(out, wire.Pair{Key: key, Value: v})
+		out = append(out, value.Pair{Key: key, Value: v})
 	}
 	return out
 }
 
 // filterBy is salt.utils.data.filter_by: the entry of lookup whose key matches the value at a path, on top of base, below merge.
-func filterBy(given any, path string, data wire.Map, merge, fallback, base any) (any, error) {
-	lookup, ok := given.(wire.Map)
+func filterBy(given any, path string, data value.Map, merge, fallback, base any) (any, error) {
+	lookup, ok := given.(value.Map)
 	if !ok {
-		return nil, fmt.Errorf("filter_by needs a dictionary to look up in, not %s", pytext.Repr(given))
+		return nil, fmt.Errorf("filter_by needs a dictionary to look up in, not %s", value.Repr(given))
 	}
 	var ret any
-	value, ok := traverse(data, path, "")
-	list, isList := value.([]any)
+	val, ok := value.Traverse(data, path, "")
+	list, isList := val.([]any)
 	if ok && !isList {
-		list = []any{value}
+		list = []any{val}
 	}
 	for _, each := range list {
 		for _, p := range lookup {
-			if fnmatch.Match(pyStr(p.Key), pyStr(each)) {
+			if fnmatch.Match(value.Str(p.Key), value.Str(each)) {
 				ret = p.Value
 				break
 			}
@@ -135,34 +126,34 @@ func filterBy(given any, path string, data wire.Map, merge, fallback, base any) 
 			break
 		}
 	}
-	if i := dictupdate.Find(lookup, fallback); ret == nil && i >= 0 {
+	if i := value.Find(lookup, fallback); ret == nil && i >= 0 {
 		ret = lookup[i].Value
 	}
-	if i := dictupdate.Find(lookup, base); pytext.Truth(base) && i >= 0 {
+	if i := value.Find(lookup, base); value.Truth(base) && i >= 0 {
 		values := lookup[i].Value
 		if ret == nil {
 			ret = values
-		} else if m, ok := values.(wire.Map); ok {
-			over, ok := ret.(wire.Map)
+		} else if m, ok := values.(value.Map); ok {
+			over, ok := ret.(value.Map)
 			if !ok {
 				return nil, errors.New("filter_by default and look-up values must both be dictionaries.")
 			}
-			ret = dictupdate.Recurse(m, over, false)
+			ret = value.Recurse(m, over, false)
 		}
 	}
-	if merge != nil && pytext.Truth(merge) {
-		m, ok := merge.(wire.Map)
+	if merge != nil && value.Truth(merge) {
+		m, ok := merge.(value.Map)
 		if !ok {
 			return nil, errors.New("filter_by merge argument must be a dictionary.")
 		}
 		if ret == nil {
 			return m, nil
 		}
-		have, ok := ret.(wire.Map)
+		have, ok := ret.(value.Map)
 		if !ok {
 			return nil, errors.New("Cannot update using non-dict types in dictupdate.update()")
 		}
-		ret = dictupdate.Recurse(have, m, false)
+		ret = value.Recurse(have, m, false)
 	}
 	return ret, nil
 }
@@ -185,18 +176,18 @@ func pillarFunctions() []function {
 			}
 			v, ok := c.who.Pillar.Get(c.text("key"))
 			if !ok {
-				return wire.Map{}, nil
+				return value.Map{}, nil
 			}
 			return v, nil
 		}},
 		{name: "pillar.item", rest: true, run: func(_ context.Context, c *call) (any, error) { return c.items(c.who.Pillar), nil }},
 		{name: "pillar.ls", rest: true, run: func(_ context.Context, c *call) (any, error) { return keys(c.who.Pillar), nil }},
 		{name: "pillar.keys", params: []param{need("key"), opt("delimiter", ":"), opt("unmask", nil)}, run: func(_ context.Context, c *call) (any, error) {
-			v, ok := traverse(c.who.Pillar, c.any("key"), c.text("delimiter"))
+			v, ok := value.Traverse(c.who.Pillar, c.any("key"), c.text("delimiter"))
 			if !ok {
 				return nil, fmt.Errorf("Pillar key not found: %s", c.text("key"))
 			}
-			m, ok := v.(wire.Map)
+			m, ok := v.(value.Map)
 			if !ok {
 				return nil, fmt.Errorf("Pillar value in key %s is not a dict", c.text("key"))
 			}
@@ -212,13 +203,13 @@ func pillarFunctions() []function {
 // pillarFileExists reports whether a file is in pillar_roots, in those of any environment if none is named.
 func pillarFileExists(_ context.Context, c *call) (any, error) {
 	v, _ := c.who.Opts.Get("pillar_roots")
-	roots, _ := v.(wire.Map)
+	roots, _ := v.(value.Map)
 	if len(roots) == 0 {
 		return nil, errors.New("No pillar_roots found. Are you running this on the master?")
 	}
 	name, ok := c.any("path").(string)
 	if !ok {
-		return nil, fmt.Errorf("path must be text, not %s", pytext.Repr(c.any("path")))
+		return nil, fmt.Errorf("path must be text, not %s", value.Repr(c.any("path")))
 	}
 	for _, env := range roots {
 		if c.is("saltenv") && env.Key != c.any("saltenv") {
@@ -240,22 +231,22 @@ func pillarFileExists(_ context.Context, c *call) (any, error) {
 
 // pillarGet looks a key up in the pillar as far as it is made; with merge it is laid over the default.
 func pillarGet(_ context.Context, c *call) (any, error) {
-	v, ok := traverse(c.who.Pillar, c.any("key"), c.text("delimiter"))
+	v, ok := value.Traverse(c.who.Pillar, c.any("key"), c.text("delimiter"))
 	fallback := c.any("default")
 	if c.is("merge") {
 		lists := c.is("merge_nested_lists")
 		if c.any("merge_nested_lists") == nil {
 			o, _ := c.who.Opts.Get("pillar_merge_lists")
-			lists = pytext.Truth(o)
+			lists = value.Truth(o)
 		}
 		switch d := fallback.(type) {
-		case wire.Map:
-			if m, isMap := v.(wire.Map); isMap || !ok {
-				return dictupdate.Recurse(d, m, lists), nil
+		case value.Map:
+			if m, isMap := v.(value.Map); isMap || !ok {
+				return value.Recurse(d, m, lists), nil
 			}
 		case []any:
 			if l, isList := v.([]any); isList || !ok {
-				merged := dictupdate.Recurse(wire.Map{{Key: "l", Value: d}}, wire.Map{{Key: "l", Value: l}}, true)
+				merged := value.Recurse(value.Map{{Key: "l", Value: d}}, value.Map{{Key: "l", Value: l}}, true)
 				return merged[0].Value, nil
 			}
 		}
@@ -276,21 +267,21 @@ func configFunctions() []function {
 						if c.is("omit_" + w) {
 							continue
 						}
-						if v, ok := traverse(c.data(w), c.any("key"), c.text("delimiter")); ok {
+						if v, ok := value.Traverse(c.data(w), c.any("key"), c.text("delimiter")); ok {
 							return c.sdb(ctx, v)
 						}
 					}
 					return c.any("default"), nil
 				}
-				all := wire.Map{}
+				all := value.Map{}
 				for _, w := range []string{"master", "pillar", "grains", "opts"} {
 					if c.text("merge") == "overwrite" {
-						all = dictupdate.Update(all, c.data(w))
+						all = value.Update(all, c.data(w))
 					} else {
-						all = dictupdate.Recurse(all, c.data(w), false)
+						all = value.Recurse(all, c.data(w), false)
 					}
 				}
-				if v, ok := traverse(all, c.any("key"), c.text("delimiter")); ok {
+				if v, ok := value.Traverse(all, c.any("key"), c.text("delimiter")); ok {
 					return c.sdb(ctx, v)
 				}
 				return c.any("default"), nil
@@ -299,8 +290,8 @@ func configFunctions() []function {
 			run: func(ctx context.Context, c *call) (any, error) { return c.option(ctx, "value") }},
 		{name: "config.dot_vals", params: []param{need("value")}, run: func(_ context.Context, c *call) (any, error) {
 			v, _ := c.who.Pillar.Get("master")
-			master, _ := v.(wire.Map)
-			out := wire.Map{}
+			master, _ := v.(value.Map)
+			out := value.Map{}
 			for _, p := range append(slices.Clip(master), c.who.Opts...) {
 				if name, ok := p.Key.(string); ok && strings.HasPrefix(name, c.text("value")+".") {
 					out = out.Set(name, p.Value)
@@ -313,7 +304,7 @@ func configFunctions() []function {
 	}
 }
 
-func (c *call) data(where string) wire.Map {
+func (c *call) data(where string) value.Map {
 	switch where {
 	case "opts":
 		return c.who.Opts
@@ -323,7 +314,7 @@ func (c *call) data(where string) wire.Map {
 		return c.who.Pillar
 	}
 	v, _ := c.who.Pillar.Get("master")
-	m, _ := v.(wire.Map)
+	m, _ := v.(value.Map)
 	return m
 }
 

@@ -16,7 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Bounds of one http.query; the context of the render bounds it too.
@@ -61,20 +61,20 @@ func query(ctx context.Context, c *call) (any, error) {
 		shown = string(body)
 	}
 	if resp.StatusCode >= 300 && c.is("raise_error") {
-		return wire.Map{
+		return value.Map{
 			{Key: "status", Value: int64(resp.StatusCode)}, {Key: "error", Value: fmt.Sprintf("HTTP %d: %s", resp.StatusCode, reason(resp))}, {Key: "body", Value: shown},
 		}, nil
 	}
-	out := wire.Map{{Key: "body", Value: shown}}
+	out := value.Map{{Key: "body", Value: shown}}
 	if c.is("status") {
-		out = append(out, wire.Pair{Key: "status", Value: int64(resp.StatusCode)})
+		out = append(out, value.Pair{Key: "status", Value: int64(resp.StatusCode)})
 	}
 	if c.is("headers") {
-		h := wire.Map{}
+		h := value.Map{}
 		for name, values := range resp.Header {
-			h = append(h, wire.Pair{Key: name, Value: strings.Join(values, ",")})
+			h = append(h, value.Pair{Key: name, Value: strings.Join(values, ",")})
 		}
-		out = append(out, wire.Pair{Key: "headers", Value: h})
+		out = append(out, value.Pair{Key: "headers", Value: h})
 	}
 	asText := c.is("text")
 	if c.is("decode") {
@@ -88,17 +88,17 @@ func query(ctx context.Context, c *call) (any, error) {
 			if err != nil {
 				return nil, fmt.Errorf("decode the answer of %s: %w", req.URL.Redacted(), err)
 			}
-			out = append(out, wire.Pair{Key: "dict", Value: v})
+			out = append(out, value.Pair{Key: "dict", Value: v})
 		case "plain":
 			asText = true
 		case "xml":
 			return nil, errors.New("decode_type xml is not built in; json, yaml and plain are")
 		default:
-			return append(out, wire.Pair{Key: "error", Value: "Invalid decode_type specified. Valid decode types are: ('json', 'xml', 'yaml', 'plain')"}), nil
+			return append(out, value.Pair{Key: "error", Value: "Invalid decode_type specified. Valid decode types are: ('json', 'xml', 'yaml', 'plain')"}), nil
 		}
 	}
 	if asText {
-		out = append(out, wire.Pair{Key: "text", Value: shown})
+		out = append(out, value.Pair{Key: "text", Value: shown})
 	}
 	return out, nil
 }
@@ -124,16 +124,16 @@ func reason(resp *http.Response) string {
 }
 
 // unreachable is the answer when there was none.
-func (c *call) unreachable(err error) wire.Map {
-	out := wire.Map{}
+func (c *call) unreachable(err error) value.Map {
+	out := value.Map{}
 	if c.is("status") {
-		out = append(out, wire.Pair{Key: "status", Value: int64(0)})
+		out = append(out, value.Pair{Key: "status", Value: int64(0)})
 	}
 	said := err.Error()
 	if no := syscall.Errno(0); errors.As(err, &no) {
 		said = fmt.Sprintf("[Errno %d] %s%s", int(no), strings.ToUpper(no.Error()[:1]), no.Error()[1:])
 	}
-	return append(out, wire.Pair{Key: "error", Value: said})
+	return append(out, value.Pair{Key: "error", Value: said})
 }
 
 // request makes the request of a query.
@@ -148,7 +148,7 @@ func (c *call) request(ctx context.Context) (*http.Request, error) {
 	var body io.Reader
 	if v := c.any("data"); v != nil {
 		data := raw(v)
-		if m, ok := v.(wire.Map); ok {
+		if m, ok := v.(value.Map); ok {
 			data = []byte(form(m))
 		}
 		body = strings.NewReader(string(data))
@@ -164,8 +164,8 @@ func (c *call) request(ctx context.Context) (*http.Request, error) {
 		req.Header.Set(text(p.Key), text(p.Value))
 	}
 	for _, v := range c.list("header_list") {
-		if name, value, ok := strings.Cut(text(v), ":"); ok {
-			req.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
+		if name, val, ok := strings.Cut(text(v), ":"); ok {
+			req.Header.Set(strings.TrimSpace(name), strings.TrimSpace(val))
 		}
 	}
 	agent := c.text("agent")
@@ -184,7 +184,7 @@ func (c *call) request(ctx context.Context) (*http.Request, error) {
 }
 
 // form encodes a map as a form is, in its order.
-func form(m wire.Map) string {
+func form(m value.Map) string {
 	var parts []string
 	for _, p := range m {
 		parts = append(parts, url.QueryEscape(text(p.Key))+"="+url.QueryEscape(text(p.Value)))

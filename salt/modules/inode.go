@@ -11,7 +11,7 @@ import (
 	"syscall"
 
 	"clustermaster/internal/smallfile"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // maxInodes bounds the files that file.diskusage adds up.
@@ -49,15 +49,15 @@ func inodeFunctions() []function {
 }
 
 // lstat is what a path itself is, empty if there is none.
-func lstat(p string) (wire.Map, error) {
+func lstat(p string) (value.Map, error) {
 	if !filepath.IsAbs(p) {
 		return nil, errors.New("Path to file must be absolute.")
 	}
 	var st syscall.Stat_t
 	if err := syscall.Lstat(p, &st); err != nil {
-		return wire.Map{}, nil //nolint:nilerr // Salt's answer
+		return value.Map{}, nil //nolint:nilerr // Salt's answer
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "st_atime", Value: seconds(st.Atim)}, {Key: "st_ctime", Value: seconds(st.Ctim)}, {Key: "st_gid", Value: int64(st.Gid)}, {Key: "st_mode", Value: int64(st.Mode)},
 		{Key: "st_mtime", Value: seconds(st.Mtim)}, {Key: "st_nlink", Value: int64(st.Nlink)}, {Key: "st_size", Value: st.Size}, {Key: "st_uid", Value: int64(st.Uid)}, //nolint:unconvert // Nlink's type is the system's
 	}, nil
@@ -79,7 +79,7 @@ func statvfs(_ context.Context, c *call) (any, error) {
 	if fragment == 0 {
 		fragment = st.Bsize
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "f_bavail", Value: int64(st.Bavail)}, {Key: "f_bfree", Value: int64(st.Bfree)}, {Key: "f_blocks", Value: int64(st.Blocks)}, {Key: "f_bsize", Value: st.Bsize},
 		{Key: "f_favail", Value: int64(st.Ffree)}, {Key: "f_ffree", Value: int64(st.Ffree)}, {Key: "f_files", Value: int64(st.Files)}, {Key: "f_flag", Value: st.Flags &^ validFlags},
 		{Key: "f_frsize", Value: fragment}, {Key: "f_namemax", Value: st.Namelen},

@@ -7,10 +7,9 @@ import (
 	"os"
 	"strings"
 
-	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/smallfile"
 	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func environFunctions() []function {
@@ -30,7 +29,7 @@ func environFunctions() []function {
 			return ok && (c.any("value") == nil || v == c.text("value")), nil
 		}},
 		{name: "environ.item", params: []param{need("keys"), opt("default", "")}, run: func(_ context.Context, c *call) (any, error) {
-			out := wire.Map{}
+			out := value.Map{}
 			for _, k := range c.list("keys") {
 				if _, ok := k.(string); !ok {
 					continue
@@ -39,15 +38,15 @@ func environFunctions() []function {
 				if s, ok := os.LookupEnv(text(k)); ok {
 					v = s
 				}
-				out = append(out, wire.Pair{Key: k, Value: v})
+				out = append(out, value.Pair{Key: k, Value: v})
 			}
 			return out, nil
 		}},
 		{name: "environ.items", run: func(context.Context, *call) (any, error) {
-			out := wire.Map{}
+			out := value.Map{}
 			for _, e := range os.Environ() {
-				name, value, _ := strings.Cut(e, "=")
-				out = append(out, wire.Pair{Key: name, Value: value})
+				name, val, _ := strings.Cut(e, "=")
+				out = append(out, value.Pair{Key: name, Value: val})
 			}
 			return out, nil
 		}},
@@ -59,7 +58,7 @@ func masterFunctions() []function {
 	return []function{
 		{name: "mine.get", params: []param{need("tgt"), need("fun"), opt("tgt_type", "glob"), opt("exclude_minion", false)}, run: func(ctx context.Context, c *call) (any, error) {
 			if c.deps.Mine == nil {
-				return wire.Map{}, nil
+				return value.Map{}, nil
 			}
 			got, err := c.deps.Mine(ctx, c.who.ID, c.any("tgt"), c.any("fun"), c.text("tgt_type"))
 			if err != nil {
@@ -75,13 +74,13 @@ func masterFunctions() []function {
 				if c.deps.Runner == nil || c.is("asynchronous") {
 					return nil, errors.New("runners cannot be called so here")
 				}
-				kwargs := append(append(wire.Map{}, c.dict("kwarg")...), c.kwargs...)
+				kwargs := append(append(value.Map{}, c.dict("kwarg")...), c.kwargs...)
 				v, err := c.deps.Runner(ctx, c.text("name"), c.list("arg"), kwargs)
 				if err != nil {
 					return nil, err
 				}
 				if c.is("full_return") {
-					return wire.Map{{Key: "return", Value: v}, {Key: "success", Value: true}, {Key: "fun", Value: "runner." + c.text("name")}}, nil
+					return value.Map{{Key: "return", Value: v}, {Key: "success", Value: true}, {Key: "fun", Value: "runner." + c.text("name")}}, nil
 				}
 				return v, nil
 			}},
@@ -114,7 +113,7 @@ func (c *call) sdbGet(_ context.Context, uri string) (any, error) {
 		return uri, nil // Salt gives back what is no address
 	}
 	key, _, _ = strings.Cut(key, "?")
-	profile := wire.Map{}
+	profile := value.Map{}
 	if c.deps.SDB != nil {
 		profile, ok = c.deps.SDB(name)
 	}
@@ -137,10 +136,10 @@ func (c *call) sdbGet(_ context.Context, uri string) (any, error) {
 }
 
 // sdbYAML looks a key up in the profile's files, merged.
-func (c *call) sdbYAML(profile wire.Map, key string) (any, error) {
+func (c *call) sdbYAML(profile value.Map, key string) (any, error) {
 	files, _ := profile.Get("files")
 	list, _ := files.([]any)
-	all := wire.Map{}
+	all := value.Map{}
 	for _, f := range list {
 		b, err := readFile(text(f))
 		if err != nil {
@@ -151,15 +150,15 @@ func (c *call) sdbYAML(profile wire.Map, key string) (any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", text(f), err)
 		}
-		m, _ := yaml11.ToWire(v).(wire.Map)
-		all = dictupdate.Recurse(all, m, false)
+		m, _ := v.(value.Map)
+		all = value.Recurse(all, m, false)
 	}
-	v, _ := traverse(all, key, "")
+	v, _ := value.Traverse(all, key, "")
 	return v, nil
 }
 
 // sdbFile reads one file below the profile's folder.
-func sdbFile(profile wire.Map, key string) (any, error) {
+func sdbFile(profile value.Map, key string) (any, error) {
 	dir := profile.String("dir")
 	if dir == "" {
 		return nil, errors.New("an sdb profile with the driver file needs dir")

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"clustermaster/internal/dictupdate"
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/target"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func matchFunctions() []function {
@@ -85,7 +83,7 @@ func matchIfElse(ctx context.Context, c *call) (any, error) {
 	if last == 0 {
 		return c.more[0], nil
 	}
-	lookup := wire.Map{}
+	lookup := value.Map{}
 	for i := 0; i < last; i += 2 {
 		key := c.more[i]
 		switch v := key.(type) {
@@ -93,16 +91,16 @@ func matchIfElse(ctx context.Context, c *call) (any, error) {
 			if key = noMatch; v {
 				key = "*"
 			}
-		case []any, wire.Map:
-			return nil, fmt.Errorf("a target must be text, not %s", pytext.Repr(key))
+		case []any, value.Map:
+			return nil, fmt.Errorf("a target must be text, not %s", value.Repr(key))
 		}
-		if at := dictupdate.Find(lookup, key); at >= 0 {
+		if at := value.Find(lookup, key); at >= 0 {
 			lookup[at].Value = c.more[i+1]
 			continue
 		}
-		lookup = append(lookup, wire.Pair{Key: key, Value: c.more[i+1]})
+		lookup = append(lookup, value.Pair{Key: key, Value: c.more[i+1]})
 	}
-	c.named["lookup"], c.named["default"] = append(lookup, wire.Pair{Key: otherwise, Value: c.more[last]}), otherwise
+	c.named["lookup"], c.named["default"] = append(lookup, value.Pair{Key: otherwise, Value: c.more[last]}), otherwise
 	return matchFilterBy(ctx, c)
 }
 
@@ -119,20 +117,20 @@ func matchFilterBy(ctx context.Context, c *call) (any, error) {
 		if !c.is("merge") {
 			return p.Value, nil
 		}
-		merge, ok := c.any("merge").(wire.Map)
+		merge, ok := c.any("merge").(value.Map)
 		if !ok {
 			return nil, errors.New("filter_by merge argument must be a dictionary.")
 		}
 		if p.Value == nil {
 			return merge, nil
 		}
-		have, ok := p.Value.(wire.Map)
+		have, ok := p.Value.(value.Map)
 		if !ok {
 			return nil, errors.New("Cannot update using non-dict types in dictupdate.update()")
 		}
-		return dictupdate.Recurse(have, merge, c.is("merge_lists")), nil
+		return value.Recurse(have, merge, c.is("merge_lists")), nil
 	}
-	if i := dictupdate.Find(lookup, c.any("default")); i >= 0 {
+	if i := value.Find(lookup, c.any("default")); i >= 0 {
 		return lookup[i].Value, nil
 	}
 	return nil, nil

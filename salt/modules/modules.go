@@ -9,16 +9,15 @@ import (
 	"strconv"
 	"strings"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Minion is for whom a function runs: grains, pillar and options are this minion's, commands and files the master's.
 type Minion struct {
 	ID                 string
-	Grains, Pillar     wire.Map
+	Grains, Pillar     value.Map
 	Saltenv, Pillarenv string
-	Opts               wire.Map // as Salt gives them to functions: id is the master's
+	Opts               value.Map // as Salt gives them to functions: id is the master's
 }
 
 // Files are file_roots.
@@ -35,13 +34,13 @@ type Files interface {
 type Deps struct {
 	Files Files
 	// Mine is _mine_get as the minion itself may ask it: minion to value, or function to minion to value.
-	Mine func(ctx context.Context, id string, tgt, fun any, tgtType string) (wire.Map, error)
+	Mine func(ctx context.Context, id string, tgt, fun any, tgtType string) (value.Map, error)
 	// Runner runs a runner function and returns its return.
-	Runner func(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error)
+	Runner func(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error)
 	// Render runs text through a pipeline for a minion.
-	Render func(ctx context.Context, m Minion, path, text, pipe string, vars wire.Map) (any, error)
+	Render func(ctx context.Context, m Minion, path, text, pipe string, vars value.Map) (any, error)
 	// SDB is the master's options of sdb profiles: a profile's name to its map.
-	SDB func(profile string) (wire.Map, bool)
+	SDB func(profile string) (value.Map, bool)
 	// Nodegroup is the definition of a nodegroup.
 	Nodegroup func(name string) (any, bool)
 	Datastore Datastore
@@ -117,7 +116,7 @@ func (m *Modules) Params(fun string) (params []Param, rest bool) {
 }
 
 // Call runs a function for a minion.
-func (m *Modules) Call(ctx context.Context, who Minion, fun string, args []any, kwargs wire.Map) (any, error) {
+func (m *Modules) Call(ctx context.Context, who Minion, fun string, args []any, kwargs value.Map) (any, error) {
 	f, ok := m.byName[fun]
 	if !ok {
 		return nil, fmt.Errorf("function %s: %w; docs/template-functions.md lists those that are", fun, ErrUnknown)
@@ -169,12 +168,12 @@ type call struct {
 	*Modules
 	who    Minion
 	named  map[string]any
-	more   []any    // further positional arguments
-	kwargs wire.Map // further keywords
+	more   []any     // further positional arguments
+	kwargs value.Map // further keywords
 }
 
 // bind gives each parameter its value. Errors are worded as Python words them.
-func (c *call) bind(f function, args []any, kwargs wire.Map) error {
+func (c *call) bind(f function, args []any, kwargs value.Map) error {
 	short := f.name[strings.LastIndexByte(f.name, '.')+1:]
 	c.named = make(map[string]any, len(f.params))
 	for i, p := range f.params {
@@ -231,7 +230,7 @@ func (c *call) bytes(name string) ([]byte, error) {
 	case []byte:
 		return v, nil
 	default:
-		return nil, fmt.Errorf("%s must be text, not %s", name, pytext.Repr(v))
+		return nil, fmt.Errorf("%s must be text, not %s", name, value.Repr(v))
 	}
 }
 
@@ -242,18 +241,18 @@ func (c *call) whole(name string) (int64, error) {
 		return n, nil
 	}
 	if s, ok := v.(string); ok {
-		if n, ok := pytext.ParseInt(s); ok {
+		if n, ok := value.ParseInt(s); ok {
 			return int64(n), nil
 		}
 	}
-	return 0, fmt.Errorf("%s must be a whole number, not %s", name, pytext.Repr(v))
+	return 0, fmt.Errorf("%s must be a whole number, not %s", name, value.Repr(v))
 }
 
-func (c *call) is(name string) bool { return pytext.Truth(c.named[name]) }
+func (c *call) is(name string) bool { return value.Truth(c.named[name]) }
 
 // dict is an argument that is a map, nil if it is none.
-func (c *call) dict(name string) wire.Map {
-	m, _ := c.named[name].(wire.Map)
+func (c *call) dict(name string) value.Map {
+	m, _ := c.named[name].(value.Map)
 	return m
 }
 

@@ -10,11 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
-func call1(t *testing.T, m *Modules, fun string, args []any, kwargs wire.Map) (any, error) {
+func call1(t *testing.T, m *Modules, fun string, args []any, kwargs value.Map) (any, error) {
 	t.Helper()
 	return m.Call(t.Context(), Minion{ID: "web1"}, fun, args, kwargs)
 }
@@ -26,14 +25,14 @@ func TestArguments(t *testing.T) {
 	for _, tt := range []struct {
 		fun    string
 		args   []any
-		kwargs wire.Map
+		kwargs value.Map
 		want   string
 	}{
 		{"nosuch.function", nil, nil, "no such function"},
 		{"grains.get", nil, nil, "missing 1 required positional argument: 'key'"},
 		{"grains.get", []any{"a", "b", "c", "d", "e"}, nil, "takes from 1 to 4 positional arguments but 5 were given"},
-		{"grains.get", []any{"a"}, wire.Map{{Key: "key", Value: "b"}}, "got multiple values for argument 'key'"},
-		{"grains.get", []any{"a"}, wire.Map{{Key: "nosuch", Value: 1}}, "got an unexpected keyword argument 'nosuch'"},
+		{"grains.get", []any{"a"}, value.Map{{Key: "key", Value: "b"}}, "got multiple values for argument 'key'"},
+		{"grains.get", []any{"a"}, value.Map{{Key: "nosuch", Value: 1}}, "got an unexpected keyword argument 'nosuch'"},
 		{"cmd.run", []any{"echo 'a"}, nil, "No closing quotation"},
 		{"cmd.run", []any{""}, nil, "empty command"},
 		{"cmd.run", []any{"/no/such/program"}, nil, "Unable to run command"},
@@ -107,16 +106,16 @@ func TestBounds(t *testing.T) {
 func TestCommandOptions(t *testing.T) {
 	t.Parallel()
 	m := New(Deps{})
-	kw := func(pairs ...any) wire.Map {
-		out := wire.Map{{Key: "python_shell", Value: true}}
+	kw := func(pairs ...any) value.Map {
+		out := value.Map{{Key: "python_shell", Value: true}}
 		for i := 0; i < len(pairs); i += 2 {
-			out = append(out, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+			out = append(out, value.Pair{Key: pairs[i], Value: pairs[i+1]})
 		}
 		return out
 	}
 	tests := []struct {
 		name, fun, cmd string
-		kwargs         wire.Map
+		kwargs         value.Map
 		want           string
 	}{
 		{"code is fine", "cmd.retcode", "exit 3", kw("success_retcodes", []any{int64(2), int64(3)}), "0"},
@@ -129,14 +128,14 @@ func TestCommandOptions(t *testing.T) {
 		{"umask", "cmd.run", "umask", kw("umask", "027"), "0027"},
 		{"no umask", "cmd.run", "umask", kw("umask", "9"), "Invalid umask: '9'"},
 		{"half a second", "cmd.run", "sleep 60", kw("timeout", 0.5), "sleep 60 : Timed out after 0.5 seconds"},
-		{"without a shell", "cmd.run", "sleep 60", wire.Map{{Key: "timeout", Value: 0.5}}, "['sleep', '60'] : Timed out after 0.5 seconds"},
+		{"without a shell", "cmd.run", "sleep 60", value.Map{{Key: "timeout", Value: 0.5}}, "['sleep', '60'] : Timed out after 0.5 seconds"},
 		{"nobody", "cmd.run", "true", kw("runas", "no such user"), "User 'no such user' is not available"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			v, err := m.Call(t.Context(), Minion{}, tt.fun, []any{tt.cmd}, tt.kwargs)
-			got := pytext.Str(v)
+			got := value.Str(v)
 			if err != nil {
 				got = strings.TrimPrefix(err.Error(), tt.fun+": ")
 			}
@@ -154,7 +153,7 @@ func TestCommandEnds(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "mark")
 	began := time.Now()
 	line := "sh -c 'sleep 60; touch " + mark + "' & sleep 60"
-	got, err := call1(t, m, "cmd.run", []any{line}, wire.Map{{Key: "python_shell", Value: true}, {Key: "timeout", Value: int64(1)}})
+	got, err := call1(t, m, "cmd.run", []any{line}, value.Map{{Key: "python_shell", Value: true}, {Key: "timeout", Value: int64(1)}})
 	if err != nil || got != line+" : Timed out after 1 seconds" {
 		t.Fatal(got, err)
 	}
@@ -192,8 +191,8 @@ func TestSDBFile(t *testing.T) {
 	if err := os.Symlink("../outside", filepath.Join(root, "store/link")); err != nil {
 		t.Fatal(err)
 	}
-	m := New(Deps{SDB: func(string) (wire.Map, bool) {
-		return wire.Map{{Key: "driver", Value: "file"}, {Key: "dir", Value: filepath.Join(root, "store")}}, true
+	m := New(Deps{SDB: func(string) (value.Map, bool) {
+		return value.Map{{Key: "driver", Value: "file"}, {Key: "dir", Value: filepath.Join(root, "store")}}, true
 	}})
 	for key, want := range map[string]any{"a": "value", "nosuch": nil} {
 		if v, err := call1(t, m, "sdb.get", []any{"sdb://s/" + key}, nil); v != want || err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"clustermaster/salt/target"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func networkFunctions() []function {
@@ -47,7 +47,7 @@ func networkFunctions() []function {
 			if err != nil {
 				return nil, err
 			}
-			return wire.Map{
+			return value.Map{
 				{Key: "network", Value: p.Addr().String()}, {Key: "netmask", Value: mask(p).String()}, {Key: "broadcast", Value: last(p).String()},
 			}, nil
 		}},
@@ -185,11 +185,11 @@ func interfaces() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := wire.Map{}
+	out := value.Map{}
 	for _, i := range all {
-		m := wire.Map{{Key: "up", Value: i.Flags&net.FlagUp != 0}}
+		m := value.Map{{Key: "up", Value: i.Flags&net.FlagUp != 0}}
 		if mac := hardwareAddr(i); mac != "" {
-			m = append(m, wire.Pair{Key: "hwaddr", Value: mac})
+			m = append(m, value.Pair{Key: "hwaddr", Value: mac})
 		}
 		var four, six []any
 		for _, p := range interfaceAddrs(i.Name) {
@@ -198,20 +198,20 @@ func interfaces() (any, error) {
 				if i.Flags&net.FlagBroadcast != 0 {
 					broadcast = last(p).String()
 				}
-				four = append(four, wire.Map{
+				four = append(four, value.Map{
 					{Key: "address", Value: p.Addr().String()}, {Key: "netmask", Value: mask(p).String()}, {Key: "broadcast", Value: broadcast}, {Key: "label", Value: i.Name},
 				})
 			} else {
-				six = append(six, wire.Map{{Key: "address", Value: p.Addr().String()}, {Key: "prefixlen", Value: fmt.Sprint(p.Bits())}})
+				six = append(six, value.Map{{Key: "address", Value: p.Addr().String()}, {Key: "prefixlen", Value: fmt.Sprint(p.Bits())}})
 			}
 		}
 		if four != nil {
-			m = append(m, wire.Pair{Key: "inet", Value: four})
+			m = append(m, value.Pair{Key: "inet", Value: four})
 		}
 		if six != nil {
-			m = append(m, wire.Pair{Key: "inet6", Value: six})
+			m = append(m, value.Pair{Key: "inet6", Value: six})
 		}
-		out = append(out, wire.Pair{Key: i.Name, Value: m})
+		out = append(out, value.Pair{Key: i.Name, Value: m})
 	}
 	return out, nil
 }

@@ -9,7 +9,7 @@ import (
 	"unicode"
 
 	"clustermaster/internal/smallfile"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // placeFunctions are the family timezone, of the master's clock, and the default routes of its network.
@@ -39,7 +39,7 @@ func zone(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	said, _ := v.(wire.Map)
+	said, _ := v.(value.Map)
 	if code, _ := said.Get("retcode"); code != int64(0) {
 		return nil, fmt.Errorf("timedatectl failed: %s", said.String("stderr"))
 	}
@@ -90,7 +90,7 @@ type route struct{ family, destination, gateway, netmask, flags, device string }
 func defaultRoute(ctx context.Context, c *call) (any, error) {
 	family := c.any("family")
 	if family != nil && family != "inet" && family != "inet6" {
-		return nil, fmt.Errorf("Invalid address family %s", pyStr(family))
+		return nil, fmt.Errorf("Invalid address family %s", value.Str(family))
 	}
 	program, err := which("netstat")
 	if err != nil {
@@ -110,7 +110,7 @@ func defaultRoute(ctx context.Context, c *call) (any, error) {
 		if !everywhere || family != nil && r.family != family {
 			continue
 		}
-		out = append(out, wire.Map{
+		out = append(out, value.Map{
 			{Key: "addr_family", Value: r.family}, {Key: "destination", Value: r.destination}, {Key: "gateway", Value: r.gateway}, {Key: "netmask", Value: r.netmask},
 			{Key: "flags", Value: r.flags}, {Key: "interface", Value: r.device},
 		})

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"syscall"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/smallfile"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // programFunctions are those of cmd that tell which programs there are.
@@ -30,7 +29,7 @@ func programFunctions() []function {
 				names = []any{v}
 			case []any:
 				names = v
-			case wire.Map:
+			case value.Map:
 				names = keys(v)
 			}
 			for _, name := range names {
@@ -61,12 +60,12 @@ var moreFolders = []string{"/sbin", "/bin", "/usr/sbin", "/usr/bin", "/usr/local
 
 // which is where a program lies, nil if nowhere.
 func which(v any) (any, error) {
-	if !pytext.Truth(v) {
+	if !value.Truth(v) {
 		return nil, nil
 	}
 	name, ok := v.(string)
 	if !ok {
-		return nil, fmt.Errorf("a program's name must be text, not %s", pytext.Repr(v))
+		return nil, fmt.Errorf("a program's name must be text, not %s", value.Repr(v))
 	}
 	if runs(name) {
 		return name, nil

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/pytext"
+	"clustermaster/value"
 )
 
 // maxRandom bounds the length of a random text.
@@ -108,7 +108,7 @@ func (c *call) members(name string) ([]any, error) {
 		}
 		return out, nil
 	default:
-		return nil, fmt.Errorf("%s must be a list, not %s", name, pytext.Repr(v))
+		return nil, fmt.Errorf("%s must be a list, not %s", name, value.Repr(v))
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // identity is as whom a command runs.
@@ -105,11 +105,11 @@ func enters(st *syscall.Stat_t, who *syscall.Credential) bool {
 }
 
 // variables are what a command for another user finds in place of the master's own.
-func (as identity) variables() wire.Map {
+func (as identity) variables() value.Map {
 	if as.user == nil {
 		return nil
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "USER", Value: as.user.Username}, {Key: "LOGNAME", Value: as.user.Username}, {Key: "HOME", Value: as.user.HomeDir},
 	}
 }

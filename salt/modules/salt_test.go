@@ -17,14 +17,14 @@ import (
 	"testing"
 
 	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // a step is a call of a function; DIR and URL stand for a folder and a web server.
 type step struct {
 	fun    string
 	args   []any
-	kwargs wire.Map
+	kwargs value.Map
 	worded bool   // Salt's error is to be ours
 	but    string // a key of the result that may differ
 	first  bool   // of the result's elements only the first is to be the same
@@ -34,12 +34,12 @@ func do(fun string, args ...any) step { return step{fun: fun, args: args} }
 
 func (s step) with(pairs ...any) step {
 	for i := 0; i < len(pairs); i += 2 {
-		s.kwargs = append(s.kwargs, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+		s.kwargs = append(s.kwargs, value.Pair{Key: pairs[i], Value: pairs[i+1]})
 	}
 	return s
 }
 
-func m(pairs ...any) wire.Map { return step{}.with(pairs...).kwargs }
+func m(pairs ...any) value.Map { return step{}.with(pairs...).kwargs }
 
 // steps are asked in this order.
 func steps() []step {
@@ -61,7 +61,7 @@ func steps() []step {
 		do("grains.filter_by", m("db", int64(1), "web", int64(2))).with("grain", "roles"), do("grains.filter_by", []any{int64(1)}), do("grains.filter_by", m("Debian", int64(1), "x", int64(2)), "nosuch").with("default", "x"),
 		do("grains.item", "host", "fqdn", "os").with("sanitize", true), do("grains.item", "host"), do("grains.items").with("sanitize", true), do("pillar.raw", "nosuch"), do("pillar.raw", "master"),
 	)
-	for _, v := range []any{m("a", []any{m("x", []any{}), wire.Map{}, nil}, "b", m("c", m("d", int64(1)))), []any{int64(1), "ü", 1.5, true}, "text", "two\nlines", nil, m("n", []any{}), []any{[]any{int64(1)}, []any{int64(2), []any{"x: y"}}}} {
+	for _, v := range []any{m("a", []any{m("x", []any{}), value.Map{}, nil}, "b", m("c", m("d", int64(1)))), []any{int64(1), "ü", 1.5, true}, "text", "two\nlines", nil, m("n", []any{}), []any{[]any{int64(1)}, []any{int64(2), []any{"x: y"}}}} {
 		list = append(list, do("slsutil.serialize", "yaml", v), do("slsutil.serialize", "json", v))
 		for _, flow := range []any{true, false} {
 			list = append(list, do("slsutil.serialize", "yaml", v).with("default_flow_style", flow, "allow_unicode", true, "indent", int64(4)))
@@ -143,15 +143,15 @@ func server(t *testing.T) string {
 }
 
 // saltGrains are those of testdata/calls.py.
-func saltGrains() wire.Map {
+func saltGrains() value.Map {
 	return m("id", "web1", "os_family", "Debian", "osrelease", "12", "host", "web1", "fqdn", "web1.example", "os", "Debian", "roles", []any{"web", "db"}, "serialnumber", "12345678", "kernel", "Linux")
 }
 
 // memory is a Datastore.
-type memory struct{ kept wire.Map }
+type memory struct{ kept value.Map }
 
-func (d *memory) Load(context.Context) (wire.Map, error) { return append(wire.Map{}, d.kept...), nil }
-func (d *memory) Dump(_ context.Context, data wire.Map) error {
+func (d *memory) Load(context.Context) (value.Map, error) { return append(value.Map{}, d.kept...), nil }
+func (d *memory) Dump(_ context.Context, data value.Map) error {
 	d.kept = data
 	return nil
 }
@@ -159,7 +159,7 @@ func (d *memory) Dump(_ context.Context, data wire.Map) error {
 // plain turns a value into what JSON has.
 func plain(v any) any {
 	switch v := v.(type) {
-	case wire.Map:
+	case value.Map:
 		out := map[string]any{}
 		for _, p := range v {
 			out[text(p.Key)] = plain(p.Value)
@@ -205,7 +205,7 @@ func TestCallsAreSalts(t *testing.T) {
 		for j, a := range s.args {
 			list[i].args[j] = fill(a)
 		}
-		calls = append(calls, []any{s.fun, append([]any{}, plain(list[i].args).([]any)...), plain(append(wire.Map{}, s.kwargs...))})
+		calls = append(calls, []any{s.fun, append([]any{}, plain(list[i].args).([]any)...), plain(append(value.Map{}, s.kwargs...))})
 	}
 	asked, err := json.Marshal(calls)
 	if err != nil {
@@ -224,9 +224,9 @@ func TestCallsAreSalts(t *testing.T) {
 	if err := json.Unmarshal(said, &answers); err != nil || len(answers) != len(list) {
 		t.Fatalf("%d answers of %d: %v", len(answers), len(list), err)
 	}
-	modules := New(Deps{Version: "3008.3", Files: folders{"base": dir + "/tree", "dev": dir + "/dev"}, Datastore: &memory{}, Render: func(_ context.Context, _ Minion, _, text, _ string, _ wire.Map) (any, error) {
+	modules := New(Deps{Version: "3008.3", Files: folders{"base": dir + "/tree", "dev": dir + "/dev"}, Datastore: &memory{}, Render: func(_ context.Context, _ Minion, _, text, _ string, _ value.Map) (any, error) {
 		v, err := yaml11.Load([]byte(text))
-		return yaml11.ToWire(v), err
+		return v, err
 	}})
 	who := Minion{ID: "web1", Grains: saltGrains(), Pillar: m("master", m("own.b", int64(2))), Opts: m("own.a", int64(1), "id", "web1", "pillar_roots", m("base", []any{dir + "/pillar", dir + "/more"}, "dev", []any{dir + "/dev"}))}
 	for i, s := range list {

@@ -12,7 +12,7 @@ import (
 
 	"clustermaster/internal/fnmatch"
 	"clustermaster/internal/pyregex"
-	"clustermaster/internal/pytext"
+	"clustermaster/value"
 )
 
 // searchFunctions are those of file that look for something in files.
@@ -60,7 +60,7 @@ func containsRegex(ctx context.Context, c *call) (any, error) {
 	}
 	expr, ok := c.any("regex").(string)
 	if !ok {
-		return nil, fmt.Errorf("regex must be text, not %s", pytext.Repr(c.any("regex")))
+		return nil, fmt.Errorf("regex must be text, not %s", value.Repr(c.any("regex")))
 	}
 	search, err := pyregex.SearchText(expr, 0)
 	if err != nil {
@@ -194,15 +194,15 @@ func regexFlags(v any) (pyregex.Flags, error) {
 	case []any:
 		var flags pyregex.Flags
 		for _, name := range v {
-			flag, ok := names[strings.ToUpper(pyStr(name))]
+			flag, ok := names[strings.ToUpper(value.Str(name))]
 			if !ok {
-				return 0, fmt.Errorf("Invalid re flag given: %s", pyStr(name))
+				return 0, fmt.Errorf("Invalid re flag given: %s", value.Str(name))
 			}
 			flags |= flag
 		}
 		return flags, nil
 	}
-	return 0, fmt.Errorf(`Invalid re flags: "%s", must be given either as a single flag string, a list of strings, as an integer, or as an re flag`, pyStr(v))
+	return 0, fmt.Errorf(`Invalid re flags: "%s", must be given either as a single flag string, a list of strings, as an integer, or as an re flag`, value.Str(v))
 }
 
 // grep runs grep, without a shell, on the files that a glob means.
@@ -211,7 +211,7 @@ func grep(ctx context.Context, c *call) (any, error) {
 	for _, v := range c.more {
 		option, ok := v.(string)
 		if !ok {
-			return nil, fmt.Errorf("options of grep must be text, not %s", pytext.Repr(v))
+			return nil, fmt.Errorf("options of grep must be text, not %s", value.Repr(v))
 		}
 		words, err := ShellSplit(option)
 		if err != nil {

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // maxNames bounds the time that network.fqdns asks for names.
@@ -38,7 +37,7 @@ func subnetFunctions() []function {
 			out := []any{}
 			for _, i := range named(nil) {
 				for _, a := range interfaceAddrs(i) {
-					if a.Addr().Is4() && strings.HasPrefix(a.Addr().String(), pyStr(c.any("cidr"))) {
+					if a.Addr().Is4() && strings.HasPrefix(a.Addr().String(), value.Str(c.any("cidr"))) {
 						out = append(out, i)
 					}
 				}
@@ -47,19 +46,19 @@ func subnetFunctions() []function {
 		}},
 		{name: "network.interface", params: []param{need("iface")}, run: func(_ context.Context, c *call) (any, error) {
 			switch v := c.any("iface").(type) {
-			case []any, wire.Map:
-				return nil, fmt.Errorf("iface must be text, not %s", pytext.Repr(v))
+			case []any, value.Map:
+				return nil, fmt.Errorf("iface must be text, not %s", value.Repr(v))
 			}
 			all, err := interfaces()
 			if err != nil {
 				return nil, err
 			}
-			m, _ := all.(wire.Map)
-			one, ok := m.Get(pyStr(c.any("iface")))
+			m, _ := all.(value.Map)
+			one, ok := m.Get(value.Str(c.any("iface")))
 			if !ok {
-				return absent(pyStr(c.any("iface"))), nil
+				return absent(value.Str(c.any("iface"))), nil
 			}
-			i, _ := one.(wire.Map)
+			i, _ := one.(value.Map)
 			if list, ok := i.Get("inet"); ok {
 				return list, nil
 			}
@@ -68,13 +67,13 @@ func subnetFunctions() []function {
 		{name: "network.iphexval", params: []param{need("ip")}, run: func(_ context.Context, c *call) (any, error) {
 			ip, ok := c.any("ip").(string)
 			if !ok {
-				return nil, fmt.Errorf("ip must be text, not %s", pytext.Repr(c.any("ip")))
+				return nil, fmt.Errorf("ip must be text, not %s", value.Repr(c.any("ip")))
 			}
 			var b strings.Builder
 			for _, part := range strings.Split(ip, ".") {
-				n, ok := pytext.ParseInt(part)
+				n, ok := value.ParseInt(part)
 				if !ok {
-					return nil, fmt.Errorf("invalid literal for int() with base 10: %s", pytext.Repr(part))
+					return nil, fmt.Errorf("invalid literal for int() with base 10: %s", value.Repr(part))
 				}
 				fmt.Fprintf(&b, "%02X", n)
 			}
@@ -114,13 +113,13 @@ func (c *call) networks(six bool) (any, error) {
 	if !c.is("verbose") {
 		return networkTexts(list), nil
 	}
-	out := wire.Map{}
+	out := value.Map{}
 	for _, p := range list {
 		free := p.Addr().BitLen() - p.Bits()
 		if free > 63 {
 			return nil, errors.New("verbose is not built in for networks of more than 2^63 addresses")
 		}
-		out = append(out, wire.Pair{Key: p.String(), Value: wire.Map{
+		out = append(out, value.Pair{Key: p.String(), Value: value.Map{
 			{Key: "address", Value: p.Addr().String()}, {Key: "netmask", Value: mask(p).String()}, {Key: "num_addresses", Value: uint64(1) << free}, {Key: "prefixlen", Value: int64(p.Bits())},
 		}})
 	}
@@ -175,7 +174,7 @@ func fqdns(ctx context.Context, _ *call) (any, error) {
 			set[name] = true
 		}
 	}
-	return wire.Map{{Key: "fqdns", Value: texts(slices.Sorted(maps.Keys(set)))}}, nil
+	return value.Map{{Key: "fqdns", Value: texts(slices.Sorted(maps.Keys(set)))}}, nil
 }
 
 // qualified is Python's socket.getfqdn: the first name with a dot of the host's.

@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Bounds of what the family test counts.
@@ -31,7 +30,7 @@ func testFunctions() []function {
 		{name: "test.get_opts", run: func(_ context.Context, c *call) (any, error) { return c.who.Opts, nil }},
 		{name: "test.arg", rest: true, run: func(_ context.Context, c *call) (any, error) { return c.given(c.kwargs), nil }},
 		{name: "test.arg_clean", rest: true, run: func(_ context.Context, c *call) (any, error) {
-			clean := wire.Map{}
+			clean := value.Map{}
 			for _, p := range c.kwargs {
 				if !strings.HasPrefix(text(p.Key), "__") {
 					clean = append(clean, p)
@@ -55,8 +54,8 @@ func testFunctions() []function {
 }
 
 // given is what a function was called with.
-func (c *call) given(kwargs wire.Map) wire.Map {
-	return wire.Map{{Key: "args", Value: append([]any{}, c.more...)}, {Key: "kwargs", Value: orEmpty(kwargs)}}
+func (c *call) given(kwargs value.Map) value.Map {
+	return value.Map{{Key: "args", Value: append([]any{}, c.more...)}, {Key: "kwargs", Value: orEmpty(kwargs)}}
 }
 
 // fib is a Fibonacci number and the seconds that it took.
@@ -116,7 +115,7 @@ func collatz(_ context.Context, c *call) (any, error) {
 func randomHash(_ context.Context, c *call) (any, error) {
 	size, ok := c.any("size").(int64)
 	if !ok || size < 0 {
-		return nil, fmt.Errorf("size must be a whole number from 0, not %s", pytext.Repr(c.any("size")))
+		return nil, fmt.Errorf("size must be a whole number from 0, not %s", value.Repr(c.any("size")))
 	}
 	kind := c.text("hash_type")
 	if !c.is("hash_type") {

@@ -1,9 +1,7 @@
 package modules
 
 import (
-	"clustermaster/internal/pytext"
-	"clustermaster/salt/target"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // text is Python's str() of a value, "" for nil.
@@ -16,7 +14,7 @@ func text(v any) string {
 	case []byte:
 		return string(v)
 	}
-	return pytext.Str(v)
+	return value.Str(v)
 }
 
 func raw(v any) []byte {
@@ -43,26 +41,6 @@ func number(v any) (int64, bool) {
 	return 0, false
 }
 
-// traverse is salt.utils.data.traverse_dict_and_list.
-func traverse(v any, key any, delimiter string) (any, bool) {
-	switch key := key.(type) {
-	case string:
-		if delimiter == "" {
-			delimiter = target.DefaultDelimiter
-		}
-		return target.Walk(v, key, delimiter)
-	case []any:
-		for _, k := range key {
-			var ok bool
-			if v, ok = target.Walk(v, text(k), "\x00"); !ok {
-				return nil, false
-			}
-		}
-		return v, true
-	}
-	return target.Walk(v, text(key), "\x00")
-}
-
 func texts(list []string) []any {
 	out := make([]any, len(list))
 	for i, s := range list {
@@ -71,7 +49,7 @@ func texts(list []string) []any {
 	return out
 }
 
-func keys(m wire.Map) []any {
+func keys(m value.Map) []any {
 	out := make([]any, len(m))
 	for i, p := range m {
 		out[i] = p.Key

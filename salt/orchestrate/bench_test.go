@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // BenchmarkFortySLS compiles and runs 40 SLS files of ten states each, with requisites within and between them.
@@ -37,10 +37,10 @@ func BenchmarkFortySLS(b *testing.B) {
 		write(b, root, fmt.Sprintf("files/part%d.sls", i), sls.String())
 	}
 	write(b, root, "files/all.sls", all.String())
-	o := newOrchestrator(b, root, nil, func(string, wire.Map) {})
+	o := newOrchestrator(b, root, nil, func(string, value.Map) {})
 	run := func() {
 		ret, err := o.SLS(context.Background(), orchestrate.Request{Mods: []string{"all"}})
-		if m, _ := ret.(wire.Map); err != nil || len(m) != 400 || !orchestrate.Succeeded(m) {
+		if m, _ := ret.(value.Map); err != nil || len(m) != 400 || !orchestrate.Succeeded(m) {
 			b.Fatal(err, len(m), ret)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"clustermaster/internal/salttrees"
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // TestBounds: trees that would need too much are refused by name, soon.
@@ -24,29 +24,29 @@ func TestBounds(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, why string
-		data      func(t *testing.T) wire.Map
+		data      func(t *testing.T) value.Map
 	}{
-		{"states", "more than 100000 states", func(*testing.T) wire.Map {
+		{"states", "more than 100000 states", func(*testing.T) value.Map {
 			names := make([]any, 100_001)
 			for i := range names {
 				names[i] = fmt.Sprint(i)
 			}
-			return wire.Map{{Key: "a", Value: wire.Map{{Key: "test", Value: []any{"nop", wire.Map{{Key: "names", Value: names}}}}}}}
+			return value.Map{{Key: "a", Value: value.Map{{Key: "test", Value: []any{"nop", value.Map{{Key: "names", Value: names}}}}}}}
 		}},
-		{"requisites", "more than 1000000 requisites", func(t *testing.T) wire.Map {
+		{"requisites", "more than 1000000 requisites", func(t *testing.T) value.Map {
 			return salttrees.YAML(t, many(1_500, "sN: {test: [nop, {require: [{test: 't*'}]}]}\n")+many(1_500, "tN: {test: [nop]}\n"))
 		}},
-		{"copies", "more than 2000000 values", func(t *testing.T) wire.Map {
+		{"copies", "more than 2000000 values", func(t *testing.T) value.Map {
 			return salttrees.YAML(t, "a:\n  test:\n  - nop\n  - list: ["+strings.Repeat("1,", 2_000)+"]\n  - names: ["+many(2_000, "nN,")+"]\n")
 		}},
-		{"depth", "nested deeper than 100 levels", func(*testing.T) wire.Map {
+		{"depth", "nested deeper than 100 levels", func(*testing.T) value.Map {
 			v := any("x")
 			for range 200 {
 				v = []any{v}
 			}
-			return wire.Map{{Key: "a", Value: wire.Map{{Key: "test", Value: []any{"nop", wire.Map{{Key: "list", Value: v}}}}}}}
+			return value.Map{{Key: "a", Value: value.Map{{Key: "test", Value: []any{"nop", value.Map{{Key: "list", Value: v}}}}}}}
 		}},
-		{"looking up names", "look up states", func(t *testing.T) wire.Map {
+		{"looking up names", "look up states", func(t *testing.T) value.Map {
 			return salttrees.YAML(t, many(9_000, "sN: {test: [nop, {use: [{test: nobody}]}]}\n"))
 		}},
 	} {
@@ -66,16 +66,16 @@ func TestBounds(t *testing.T) {
 func TestLongChains(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
-	data := make(wire.Map, n)
+	data := make(value.Map, n)
 	for i := range data {
-		data[i] = wire.Pair{Key: fmt.Sprint("s", i), Value: wire.Map{{Key: "__sls__", Value: "x"}, {Key: "test", Value: []any{"nop", wire.Map{{Key: "require", Value: []any{wire.Map{{Key: "test", Value: fmt.Sprint("s", i+1)}}}}}}}}}
+		data[i] = value.Pair{Key: fmt.Sprint("s", i), Value: value.Map{{Key: "__sls__", Value: "x"}, {Key: "test", Value: []any{"nop", value.Map{{Key: "require", Value: []any{value.Map{{Key: "test", Value: fmt.Sprint("s", i+1)}}}}}}}}}
 	}
 	o := inMemory(nil)
-	ret, err := o.High(t.Context(), append(data[:n-1:n-1], wire.Pair{Key: fmt.Sprint("s", n-1), Value: wire.Map{{Key: "__sls__", Value: "x"}, {Key: "test", Value: []any{"nop"}}}}), orchestrate.Request{})
-	if m, _ := ret.(wire.Map); err != nil || len(m) != n || !orchestrate.Succeeded(m) || m[0].Key != fmt.Sprintf("test_|-s%[1]d_|-s%[1]d_|-nop", n-1) {
+	ret, err := o.High(t.Context(), append(data[:n-1:n-1], value.Pair{Key: fmt.Sprint("s", n-1), Value: value.Map{{Key: "__sls__", Value: "x"}, {Key: "test", Value: []any{"nop"}}}}), orchestrate.Request{})
+	if m, _ := ret.(value.Map); err != nil || len(m) != n || !orchestrate.Succeeded(m) || m[0].Key != fmt.Sprintf("test_|-s%[1]d_|-s%[1]d_|-nop", n-1) {
 		t.Errorf("%d returns: %v", len(m), err)
 	}
-	data[n-1].Value.(wire.Map)[1].Value = []any{"nop", wire.Map{{Key: "require", Value: []any{wire.Map{{Key: "test", Value: "s0"}}}}}}
+	data[n-1].Value.(value.Map)[1].Value = []any{"nop", value.Map{{Key: "require", Value: []any{value.Map{{Key: "test", Value: "s0"}}}}}}
 	ret, err = o.High(t.Context(), data, orchestrate.Request{})
 	if texts, _ := ret.([]any); err != nil || len(texts) != 1 || !strings.HasPrefix(texts[0].(string), "Recursive requisites were found: ({'SLS': 'x', 'ID': 's") {
 		t.Errorf("%.200v: %v", ret, err)
@@ -94,7 +94,7 @@ func TestDeepIncludes(t *testing.T) {
 		t.Errorf("%.100v, %v", ret, err)
 	}
 	write(t, root, "files/s150.sls", "last: {test.nop: []}\n")
-	if ret, err := newOrchestrator(t, root, nil, nil).SLS(t.Context(), orchestrate.Request{Mods: []string{"s0"}}); err != nil || len(ret.(wire.Map)) != 151 {
+	if ret, err := newOrchestrator(t, root, nil, nil).SLS(t.Context(), orchestrate.Request{Mods: []string{"s0"}}); err != nil || len(ret.(value.Map)) != 151 {
 		t.Errorf("%.100v, %v", ret, err)
 	}
 }

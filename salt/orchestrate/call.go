@@ -12,12 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // call runs the function of a chunk, again if it asks for retries. An error ends the whole run.
-func (x *run) call(ctx context.Context, ch *chunk) (wire.Map, error) {
+func (x *run) call(ctx context.Context, ch *chunk) (value.Map, error) {
 	try := ch.try
 	ret, err := x.once(ctx, ch)
 	again, retry := ch.get("retry")
@@ -47,24 +46,24 @@ func (x *run) call(ctx context.Context, ch *chunk) (wire.Map, error) {
 	if ret, err = unify(ret, nil); len(said) > 0 {
 		last, _ := ret.Get("comment")
 		text := ""
-		if pytext.Truth(last) {
-			text = pytext.Str(last)
+		if value.Truth(last) {
+			text = value.Str(last)
 		}
 		ret = ret.Set("comment", strings.Join(append(said, text), "\n")).Set("duration", took+number(ret, "duration")).Set("start_time", start)
 	}
 	return ret, err
 }
 
-func number(m wire.Map, key string) float64 {
+func number(m value.Map, key string) float64 {
 	v, _ := m.Get(key)
 	f, _ := v.(float64)
 	return f
 }
 
-func attemptText(attempt int, ret wire.Map) string {
+func attemptText(attempt int, ret value.Map) string {
 	result, _ := ret.Get("result")
 	comment, _ := ret.Get("comment")
-	return fmt.Sprintf(`Attempt %d: Returned a result of "%s", with the following comment: "%s"`, attempt, pytext.Str(result), pytext.Str(comment))
+	return fmt.Sprintf(`Attempt %d: Returned a result of "%s", with the following comment: "%s"`, attempt, value.Str(result), value.Str(comment))
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -94,7 +93,7 @@ func retryOf(v any) retry {
 		if !v {
 			r.attempts = 0
 		}
-	case wire.Map:
+	case value.Map:
 		if b, ok := orElse(v, "until", true).(bool); ok {
 			r.until = b
 		}
@@ -108,7 +107,7 @@ func retryOf(v any) retry {
 	return r
 }
 
-func (r retry) done(ret wire.Map) bool {
+func (r retry) done(ret value.Map) bool {
 	result, _ := ret.Get("result")
 	return result == r.until
 }
@@ -122,26 +121,26 @@ func (r retry) pause() time.Duration {
 }
 
 // told is the comment of a test run.
-func (r retry) told(ret wire.Map) string {
+func (r retry) told(ret value.Map) string {
 	comment, _ := ret.Get("comment")
 	text := ""
-	if pytext.Truth(comment) {
-		text = pytext.Str(comment)
+	if value.Truth(comment) {
+		text = value.Str(comment)
 	}
 	return text + "  " + fmt.Sprintf("The state would be retried every %d seconds (with a splay of up to %d seconds) a maximum of %d times or until a result of %s is returned",
-		r.interval, r.splay, r.attempts, pytext.Repr(r.until))
+		r.interval, r.splay, r.attempts, value.Repr(r.until))
 }
 
 // once runs the function of a chunk one time: Salt's State.call. The return is still as the function gave it.
-func (x *run) once(ctx context.Context, ch *chunk) (wire.Map, error) {
+func (x *run) once(ctx context.Context, ch *chunk) (value.Map, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
 	began := x.o.deps.Now()
 	fun, umask, wrong := x.verify(ch)
 	if len(wrong) > 0 {
-		ret := wire.Map{
-			{Key: "result", Value: false}, {Key: "name", Value: ch.name}, {Key: "changes", Value: wire.Map{}},
+		ret := value.Map{
+			{Key: "result", Value: false}, {Key: "name", Value: ch.name}, {Key: "changes", Value: value.Map{}},
 			{Key: "comment", Value: strings.Join(wrong, "\n") + "\n"}, {Key: "__run_num__", Value: x.number},
 		}
 		x.number++
@@ -161,7 +160,7 @@ func (x *run) once(ctx context.Context, ch *chunk) (wire.Map, error) {
 	}
 	ret = ret.Set("__sls__", ch.sls).Set("__run_num__", x.number)
 	x.number++
-	if hide, _ := ch.get("no_log"); pytext.Truth(hide) {
+	if hide, _ := ch.get("no_log"); value.Truth(hide) {
 		for _, key := range []string{"name", "comment", "changes"} {
 			v, _ := ret.Get(key)
 			ret = ret.Set(key, Masked(v))
@@ -176,7 +175,7 @@ func (x *run) once(ctx context.Context, ch *chunk) (wire.Map, error) {
 // verify says what is wrong with a chunk: Salt's verify_data. umask is -1 for none.
 func (x *run) verify(ch *chunk) (fun Function, umask int, wrong []string) {
 	umask = -1
-	if _, text := ch.name.(string); !text && pytext.Truth(ch.name) {
+	if _, text := ch.name.(string); !text && value.Truth(ch.name) {
 		in := ""
 		if ch.sls != nil {
 			in = "in SLS '" + show(ch.sls) + "' "
@@ -184,7 +183,7 @@ func (x *run) verify(ch *chunk) (fun Function, umask int, wrong []string) {
 		wrong = append(wrong, fmt.Sprintf("ID '%s' %sis not formed as a string, but is a %s", show(ch.name), in, typeName(ch.name)))
 	}
 	if v, ok := ch.get("umask"); ok {
-		n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(pytext.Str(v)), "0o"), 8, 12)
+		n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(value.Str(v)), "0o"), 8, 12)
 		if err != nil {
 			wrong = append(wrong, "Invalid umask: "+show(v))
 		}
@@ -210,18 +209,18 @@ func (x *run) verify(ch *chunk) (fun Function, umask int, wrong []string) {
 }
 
 // bind gives the parameters of a function their values: Salt's format_call. Keywords that it does not take are an error that ends the run.
-func bind(ch *chunk, fun Function) (wire.Map, error) {
-	args := make(wire.Map, 0, len(fun.Params))
+func bind(ch *chunk, fun Function) (value.Map, error) {
+	args := make(value.Map, 0, len(fun.Params))
 	for _, p := range fun.Params {
 		v, given := ch.get(p.Name)
 		if !given {
 			v = p.Default
 		}
-		args = append(args, wire.Pair{Key: p.Name, Value: v})
+		args = append(args, value.Pair{Key: p.Name, Value: v})
 	}
 	var unknown []string
 	for _, p := range ch.low {
-		key := pytext.Str(p.Key)
+		key := value.Str(p.Key)
 		if internal[key] || key == "name_order" || slices.ContainsFunc(fun.Params, func(q Param) bool { return q.Name == key }) {
 			continue
 		}
@@ -243,11 +242,11 @@ func bind(ch *chunk, fun Function) (wire.Map, error) {
 }
 
 // judged runs a function unless a condition says that it needn't, and lets check_cmd judge the outcome.
-func (x *run) judged(ctx context.Context, ch *chunk, fun Function, args wire.Map, umask int) wire.Map {
+func (x *run) judged(ctx context.Context, ch *chunk, fun Function, args value.Map, umask int) value.Map {
 	ret, err := x.conditional(ctx, ch, fun, args, umask)
 	if _, ok := ch.get("check_cmd"); ok && err == nil {
 		if _, own := x.o.deps.Functions.Lookup(ch.module + ".mod_run_check_cmd"); !own {
-			var more wire.Map
+			var more value.Map
 			more, err = x.checkCommand(ctx, ch)
 			ret = overlay(ret, more)
 		}
@@ -258,7 +257,7 @@ func (x *run) judged(ctx context.Context, ch *chunk, fun Function, args wire.Map
 	return ret
 }
 
-func (x *run) conditional(ctx context.Context, ch *chunk, fun Function, args wire.Map, umask int) (wire.Map, error) {
+func (x *run) conditional(ctx context.Context, ch *chunk, fun Function, args value.Map, umask int) (value.Map, error) {
 	conditions := slices.ContainsFunc([]string{"unless", "onlyif", "creates"}, func(key string) bool { _, ok := ch.get(key); return ok })
 	if _, own := x.o.deps.Functions.Lookup(ch.module + ".mod_run_check"); conditions && !own {
 		more, err := x.conditions(ctx, ch)
@@ -266,15 +265,15 @@ func (x *run) conditional(ctx context.Context, ch *chunk, fun Function, args wir
 			return nil, err
 		}
 		if result, _ := more.Get("result"); result == true {
-			return overlay(wire.Map{{Key: "result", Value: false}, {Key: "name", Value: ch.name}, {Key: "changes", Value: wire.Map{}}}, more), nil
+			return overlay(value.Map{{Key: "result", Value: false}, {Key: "name", Value: ch.name}, {Key: "changes", Value: value.Map{}}}, more), nil
 		}
 	}
 	if ret, err := x.globalConditions(ctx, ch); ret != nil || err != nil {
 		return ret, err
 	}
 	c := x.callOf(ch, umask)
-	if beside, _ := ch.get("parallel"); pytext.Truth(beside) && !ch.try {
-		return x.startParallel(ctx, ch, func(ctx context.Context) wire.Map { return x.beside(ctx, ch, fun, c, args) }), nil
+	if beside, _ := ch.get("parallel"); value.Truth(beside) && !ch.try {
+		return x.startParallel(ctx, ch, func(ctx context.Context) value.Map { return x.beside(ctx, ch, fun, c, args) }), nil
 	}
 	return x.invoke(ctx, fun, c, args)
 }
@@ -297,7 +296,7 @@ func (x *run) callOf(ch *chunk, umask int) Call {
 }
 
 // invoke calls the function, with the slots among its arguments filled.
-func (x *run) invoke(ctx context.Context, fun Function, c Call, args wire.Map) (ret wire.Map, err error) {
+func (x *run) invoke(ctx context.Context, fun Function, c Call, args value.Map) (ret value.Map, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			x.o.log.Error("state function panicked", "fun", c.State+"."+c.Fun, "id", c.ID, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -308,14 +307,14 @@ func (x *run) invoke(ctx context.Context, fun Function, c Call, args wire.Map) (
 		return nil, err
 	}
 	if v, ok := c.Args.Get("name"); ok {
-		c.Name = pytext.Str(v)
+		c.Name = value.Str(v)
 	}
 	return fun.Run(ctx, c)
 }
 
 // beside runs a parallel state, with its retries.
-func (x *run) beside(ctx context.Context, ch *chunk, fun Function, c Call, args wire.Map) wire.Map {
-	one := func() wire.Map {
+func (x *run) beside(ctx context.Context, ch *chunk, fun Function, c Call, args value.Map) value.Map {
+	one := func() value.Map {
 		began := x.o.deps.Now()
 		ret, err := x.invoke(ctx, fun, c, args)
 		if err != nil {
@@ -342,39 +341,39 @@ func (x *run) beside(ctx context.Context, ch *chunk, fun Function, c Call, args 
 		before := ret
 		ret = one().Without("__parallel__")
 		said := ""
-		if comment, _ := ret.Get("comment"); pytext.Truth(comment) {
+		if comment, _ := ret.Get("comment"); value.Truth(comment) {
 			said = attemptText(attempt, ret)
 		}
 		had, _ := before.Get("comment")
-		ret = ret.Set("comment", pytext.Str(had)+"\n"+said).Set("duration", number(ret, "duration")+number(before, "duration")+milliseconds(pause)).Set("start_time", start)
+		ret = ret.Set("comment", value.Str(had)+"\n"+said).Set("duration", number(ret, "duration")+number(before, "duration")+milliseconds(pause)).Set("start_time", start)
 	}
 	return ret
 }
 
 // exception is the return of a function that failed.
-func exception(ch *chunk, err error) wire.Map {
-	return wire.Map{
-		{Key: "result", Value: false}, {Key: "name", Value: ch.name}, {Key: "changes", Value: wire.Map{}},
+func exception(ch *chunk, err error) value.Map {
+	return value.Map{
+		{Key: "result", Value: false}, {Key: "name", Value: ch.name}, {Key: "changes", Value: value.Map{}},
 		{Key: "comment", Value: "An exception occurred in this state: " + err.Error() + "\n"},
 	}
 }
 
 // overlay lays a map over another, in place.
-func overlay(ret, more wire.Map) wire.Map {
+func overlay(ret, more value.Map) value.Map {
 	for _, p := range more {
-		ret = ret.Set(pytext.Str(p.Key), p.Value)
+		ret = ret.Set(value.Str(p.Key), p.Value)
 	}
 	return ret
 }
 
 // unify checks a return, if there is no error, and makes its comment one text: Salt's OutputUnifier.
-func unify(ret wire.Map, err error) (wire.Map, error) {
+func unify(ret value.Map, err error) (value.Map, error) {
 	if err != nil {
 		return nil, err
 	}
 	if err := malformed(ret); err != nil {
-		return wire.Map{
-			{Key: "result", Value: false}, {Key: "name", Value: "later"}, {Key: "changes", Value: wire.Map{}},
+		return value.Map{
+			{Key: "result", Value: false}, {Key: "name", Value: "later"}, {Key: "changes", Value: value.Map{}},
 			{Key: "comment", Value: "An exception occurred in this state: " + err.Error()},
 		}, nil
 	}
@@ -382,22 +381,22 @@ func unify(ret wire.Map, err error) (wire.Map, error) {
 	if list, ok := comment.([]any); ok {
 		texts := make([]string, len(list))
 		for i, e := range list {
-			texts[i] = pytext.Str(e)
+			texts[i] = value.Str(e)
 		}
 		ret = ret.Set("comment", strings.Join(texts, "\n"))
 	}
 	if result, _ := ret.Get("result"); result != nil {
-		ret = ret.Set("result", pytext.Truth(result))
+		ret = ret.Set("result", value.Truth(result))
 	}
 	return ret, nil
 }
 
-func malformed(ret wire.Map) error {
+func malformed(ret value.Map) error {
 	if ret == nil {
 		return errors.New("Malformed state return. Data must be a dictionary type.") //nolint:staticcheck // Salt's text
 	}
 	changes, _ := ret.Get("changes")
-	if _, ok := changes.(wire.Map); !ok {
+	if _, ok := changes.(value.Map); !ok {
 		return errors.New("'Changes' should be a dictionary.") //nolint:staticcheck // Salt's text
 	}
 	var missing []string
@@ -415,10 +414,10 @@ func malformed(ret wire.Map) error {
 // Masked hides what is in a value, but not its shape; what is empty or false stays.
 func Masked(v any) any {
 	switch v := v.(type) {
-	case wire.Map:
-		out := make(wire.Map, len(v))
+	case value.Map:
+		out := make(value.Map, len(v))
 		for i, p := range v {
-			out[i] = wire.Pair{Key: p.Key, Value: Masked(p.Value)}
+			out[i] = value.Pair{Key: p.Key, Value: Masked(p.Value)}
 		}
 		return out
 	case []any:
@@ -428,7 +427,7 @@ func Masked(v any) any {
 		}
 		return out
 	}
-	if !pytext.Truth(v) {
+	if !value.Truth(v) {
 		return v
 	}
 	return "**********"
@@ -436,10 +435,10 @@ func Masked(v any) any {
 
 // refresh makes the pillar anew for the states to come, if a state asks for that.
 func (x *run) refresh(ctx context.Context, ch *chunk) {
-	if again, _ := ch.get("reload_grains"); pytext.Truth(again) && x.o.deps.Grains != nil {
+	if again, _ := ch.get("reload_grains"); value.Truth(again) && x.o.deps.Grains != nil {
 		x.who.Grains = x.o.deps.Grains()
 	}
-	if again, _ := ch.get("reload_pillar"); pytext.Truth(again) {
+	if again, _ := ch.get("reload_pillar"); value.Truth(again) {
 		made, err := x.o.pillar(ctx, x.req, x.who.Grains)
 		if err != nil {
 			x.o.log.Warn("pillar not made anew; states go on with the old one", "jid", x.req.JID, "id", ch.id, slog.Any("err", err))

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Bounds of one compile that no sensible tree reaches.
@@ -65,14 +65,14 @@ func (c *compilation) copyValue(v any, depth int) (any, error) {
 		return nil, fmt.Errorf("values nested deeper than %d levels: %w", maxValueDepth, errTooMuch)
 	}
 	switch v := v.(type) {
-	case wire.Map:
-		out := make(wire.Map, len(v))
+	case value.Map:
+		out := make(value.Map, len(v))
 		for i, p := range v {
 			made, err := c.copyValue(p.Value, depth+1)
 			if err != nil {
 				return nil, err
 			}
-			out[i] = wire.Pair{Key: p.Key, Value: made}
+			out[i] = value.Pair{Key: p.Key, Value: made}
 		}
 		return out, nil
 	case []any:

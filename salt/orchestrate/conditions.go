@@ -4,20 +4,17 @@ import (
 	"context"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // conditions asks onlyif, unless and creates: Salt's _run_check. The result true means that the state need not run.
-func (x *run) conditions(ctx context.Context, ch *chunk) (wire.Map, error) {
+func (x *run) conditions(ctx context.Context, ch *chunk) (value.Map, error) {
 	result, comments := false, []any{}
 	skip, skips := any(nil), false
 	for _, check := range []struct {
 		key string
-		run func(ctx context.Context, ch *chunk, v any) (wire.Map, error)
+		run func(ctx context.Context, ch *chunk, v any) (value.Map, error)
 	}{{"onlyif", x.onlyIf}, {"unless", x.unless}, {"creates", x.creates}} {
 		v, ok := ch.get(check.key)
 		if !ok {
@@ -35,16 +32,16 @@ func (x *run) conditions(ctx context.Context, ch *chunk) (wire.Map, error) {
 			skip, skips = s, true
 		}
 	}
-	ret := append(wire.Map{{Key: "result", Value: result}, {Key: "comment", Value: comments}}, ch.names()...)
+	ret := append(value.Map{{Key: "result", Value: result}, {Key: "comment", Value: comments}}, ch.names()...)
 	if skips {
-		ret = append(ret, wire.Pair{Key: "skip_watch", Value: skip})
+		ret = append(ret, value.Pair{Key: "skip_watch", Value: skip})
 	}
 	return ret, nil
 }
 
 // names are what conditions tell of a chunk.
-func (ch *chunk) names() wire.Map {
-	return wire.Map{{Key: "__sls__", Value: ch.sls}, {Key: "__id__", Value: ch.id}, {Key: "name", Value: ch.name}}
+func (ch *chunk) names() value.Map {
+	return value.Map{{Key: "__sls__", Value: ch.sls}, {Key: "__id__", Value: ch.id}, {Key: "name", Value: ch.name}}
 }
 
 // entries is a value as a list.
@@ -55,17 +52,17 @@ func entries(v any) []any {
 	return []any{v}
 }
 
-func outcome(result bool, comment any) wire.Map {
-	return wire.Map{{Key: "result", Value: result}, {Key: "comment", Value: comment}}
+func outcome(result bool, comment any) value.Map {
+	return value.Map{{Key: "result", Value: result}, {Key: "comment", Value: comment}}
 }
 
-func skipping(comment string) wire.Map {
-	return append(outcome(true, comment), wire.Pair{Key: "skip_watch", Value: true})
+func skipping(comment string) value.Map {
+	return append(outcome(true, comment), value.Pair{Key: "skip_watch", Value: true})
 }
 
 // onlyIf lets a state run if all conditions hold.
-func (x *run) onlyIf(ctx context.Context, ch *chunk, v any) (wire.Map, error) {
-	ret := wire.Map{{Key: "result", Value: false}}
+func (x *run) onlyIf(ctx context.Context, ch *chunk, v any) (value.Map, error) {
+	ret := value.Map{{Key: "result", Value: false}}
 	for _, entry := range entries(v) {
 		holds, wrong, err := x.holds(ctx, ch, "onlyif", entry)
 		switch {
@@ -84,8 +81,8 @@ func (x *run) onlyIf(ctx context.Context, ch *chunk, v any) (wire.Map, error) {
 }
 
 // unless lets a state run if one condition does not hold.
-func (x *run) unless(ctx context.Context, ch *chunk, v any) (wire.Map, error) {
-	ret := wire.Map{{Key: "result", Value: false}}
+func (x *run) unless(ctx context.Context, ch *chunk, v any) (value.Map, error) {
+	ret := value.Map{{Key: "result", Value: false}}
 	for _, entry := range entries(v) {
 		holds, wrong, err := x.holds(ctx, ch, "unless", entry)
 		switch {
@@ -94,7 +91,7 @@ func (x *run) unless(ctx context.Context, ch *chunk, v any) (wire.Map, error) {
 		case wrong == badType:
 			ret = overlay(ret, outcome(false, "unless condition is false, bad type passed"))
 		case wrong != "":
-			return overlay(ret, wire.Map{{Key: "comment", Value: wrong}}), nil
+			return overlay(ret, value.Map{{Key: "comment", Value: wrong}}), nil
 		case !holds:
 			return outcome(false, "unless condition is false"), nil
 		default:
@@ -118,35 +115,36 @@ func (x *run) holds(ctx context.Context, ch *chunk, key string, entry any) (hold
 			return key == "unless", "", nil
 		}
 		return code == 0, "", nil
-	case wire.Map:
+	case value.Map:
 		fun, ok := entry.Get("fun")
 		if !ok {
 			return false, "no `fun` argument in " + key + ": " + show(entry), nil
 		}
-		v, err := x.function(ctx, pytext.Str(fun), entry)
+		v, err := x.function(ctx, value.Str(fun), entry)
 		if err != nil {
 			return false, "", err
 		}
-		return pytext.Truth(v), "", nil
+		return value.Truth(v), "", nil
 	}
 	return false, badType, nil
 }
 
 // function calls an execution module's function of a condition: args, get_return, and keywords.
-func (x *run) function(ctx context.Context, fun string, entry wire.Map) (any, error) {
+func (x *run) function(ctx context.Context, fun string, entry value.Map) (any, error) {
 	path, _ := entry.Get("get_return")
 	list, _ := entry.Get("args")
-	filled, err := x.slots(ctx, x.who, append(entry.Without("fun", "args", "get_return"), wire.Pair{Key: "args", Value: orList(list)}))
+	filled, err := x.slots(ctx, x.who, append(entry.Without("fun", "args", "get_return"), value.Pair{Key: "args", Value: orList(list)}))
 	if err != nil {
 		return nil, err
 	}
 	list, _ = filled.Get("args")
 	args, _ := list.([]any)
 	v, err := x.o.deps.Modules.Call(ctx, x.who, fun, args, filled.Without("args"))
-	if err != nil || !pytext.Truth(path) {
+	if err != nil || !value.Truth(path) {
 		return v, err
 	}
-	return traverse(v, strings.Split(pytext.Str(path), ":")), nil
+	found, _ := value.Traverse(v, path, "")
+	return found, nil
 }
 
 func orList(v any) []any {
@@ -156,75 +154,44 @@ func orList(v any) []any {
 	return nil
 }
 
-// traverse follows a path through maps and lists; nil is what is not there.
-func traverse(v any, path []string) any {
-	for _, step := range path {
-		switch at := v.(type) {
-		case wire.Map:
-			v, _ = at.Get(step)
-		case []any:
-			i, err := strconv.Atoi(step)
-			if err != nil { // a list of maps is looked through
-				j := slices.IndexFunc(at, func(e any) bool { m, _ := e.(wire.Map); _, ok := m.Get(step); return ok })
-				if j < 0 {
-					return nil
-				}
-				m, _ := at[j].(wire.Map)
-				v, _ = m.Get(step)
-				continue
-			}
-			if i < 0 {
-				i += len(at)
-			}
-			if i < 0 || i >= len(at) {
-				return nil
-			}
-			v = at[i]
-		default:
-			return nil
-		}
-	}
-	return v
-}
-
 // commandOptions are the arguments of a state that its conditions are run with as well.
-func (x *run) commandOptions(ch *chunk) wire.Map {
-	var out wire.Map
+func (x *run) commandOptions(ch *chunk) value.Map {
+	var out value.Map
 	v, _ := ch.get("cmd_opts_exclude")
 	without := map[string]bool{}
 	for _, e := range entries(v) {
-		without[pytext.Str(e)] = true
+		without[value.Str(e)] = true
 	}
 	for _, key := range []string{"cwd", "root", "runas", "env", "prepend_path", "umask", "timeout", "success_retcodes"} {
 		if v, _ := ch.get(key); v != nil && !without[key] {
-			out = append(out, wire.Pair{Key: key, Value: v})
+			out = append(out, value.Pair{Key: key, Value: v})
 		}
 	}
 	if v, ok := ch.get("shell"); ok && !without["shell"] {
-		return append(out, wire.Pair{Key: "shell", Value: v})
+		return append(out, value.Pair{Key: "shell", Value: v})
 	}
 	return append(out, x.shell()...)
 }
 
 // shell is the option for the master's own shell, if its grains tell.
-func (x *run) shell() wire.Map {
+func (x *run) shell() value.Map {
 	v, ok := x.who.Grains.Get("shell")
 	if !ok {
 		return nil
 	}
-	return wire.Map{{Key: "shell", Value: v}}
+	return value.Map{{Key: "shell", Value: v}}
 }
 
 // command runs a shell command and returns its exit code.
-func (x *run) command(ctx context.Context, text string, opts wire.Map) (int64, error) {
-	opts = append(slices.Clone(opts), wire.Map{{Key: "python_shell", Value: true}, {Key: "ignore_retcode", Value: true}}...)
+func (x *run) command(ctx context.Context, text string, opts value.Map) (int64, error) {
+	opts = append(slices.Clone(opts), value.Map{{Key: "python_shell", Value: true}, {Key: "ignore_retcode", Value: true}}...)
 	v, err := x.o.deps.Modules.Call(ctx, x.who, "cmd.retcode", []any{text}, opts)
 	code, _ := v.(int64)
 	return code, err
 }
 
 // creates lets a state run if one of its files is not there.
-func (x *run) creates(_ context.Context, _ *chunk, v any) (wire.Map, error) {
+func (x *run) creates(_ context.Context, _ *chunk, v any) (value.Map, error) {
 	there := func(v any) bool {
 		path, ok := v.(string)
 		if !ok {
@@ -247,15 +214,15 @@ func (x *run) creates(_ context.Context, _ *chunk, v any) (wire.Map, error) {
 }
 
 // checkCommand lets commands judge whether a state succeeded.
-func (x *run) checkCommand(ctx context.Context, ch *chunk) (wire.Map, error) {
+func (x *run) checkCommand(ctx context.Context, ch *chunk) (value.Map, error) {
 	v, _ := ch.get("check_cmd")
-	ret := append(wire.Map{{Key: "result", Value: false}}, ch.names()...)
+	ret := append(value.Map{{Key: "result", Value: false}}, ch.names()...)
 	list, ok := v.([]any)
 	if !ok {
 		list = []any{v}
 	}
 	for _, entry := range list {
-		code, err := x.command(ctx, pytext.Str(entry), x.shell())
+		code, err := x.command(ctx, value.Str(entry), x.shell())
 		if err != nil {
 			return nil, err
 		}
@@ -268,10 +235,10 @@ func (x *run) checkCommand(ctx context.Context, ch *chunk) (wire.Map, error) {
 }
 
 // globalConditions asks the option global_state_conditions; a return is that of a state that they keep from running.
-func (x *run) globalConditions(ctx context.Context, ch *chunk) (wire.Map, error) {
+func (x *run) globalConditions(ctx context.Context, ch *chunk) (value.Map, error) {
 	asked, allowed := false, false
 	for _, p := range x.o.opts.GlobalConditions {
-		if key := pytext.Str(p.Key); key != "*" && key != ch.module+"."+ch.fun && key != ch.module {
+		if key := value.Str(p.Key); key != "*" && key != ch.module+"."+ch.fun && key != ch.module {
 			continue
 		}
 		if _, text := p.Value.(string); !text {
@@ -284,14 +251,14 @@ func (x *run) globalConditions(ctx context.Context, ch *chunk) (wire.Map, error)
 			if err != nil {
 				return nil, err
 			}
-			asked, allowed = true, allowed || pytext.Truth(v)
+			asked, allowed = true, allowed || value.Truth(v)
 		}
 	}
 	if !asked || allowed {
 		return nil, nil
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "name", Value: ch.name}, {Key: "comment", Value: "Failed to meet global state conditions. State not called."},
-		{Key: "changes", Value: wire.Map{}}, {Key: "result", Value: nil},
+		{Key: "changes", Value: value.Map{}}, {Key: "result", Value: nil},
 	}, nil
 }

@@ -5,10 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // reference names a state: an id and a module.
@@ -27,7 +25,7 @@ func (c *compilation) findName(ctx context.Context, name any, module string, str
 	}
 	var found []reference
 	for _, p := range c.high.pairs {
-		body, ok := p.Value.(wire.Map)
+		body, ok := p.Value.(value.Map)
 		if !ok {
 			continue
 		}
@@ -35,8 +33,8 @@ func (c *compilation) findName(ctx context.Context, name any, module string, str
 			return nil, err
 		}
 		if module == "sls" {
-			if dictupdate.Equal(slsOf(body), name) && len(body) > 0 {
-				found = append(found, reference{p.Key, pytext.Str(body[0].Key)})
+			if value.Equal(slsOf(body), name) && len(body) > 0 {
+				found = append(found, reference{p.Key, value.Str(body[0].Key)})
 			}
 			continue
 		}
@@ -46,7 +44,7 @@ func (c *compilation) findName(ctx context.Context, name any, module string, str
 			return nil, err
 		}
 		for _, arg := range args {
-			if _, value, ok := single(arg); ok && dictupdate.Equal(value, name) {
+			if _, val, ok := single(arg); ok && value.Equal(val, name) {
 				found = append(found, reference{p.Key, module})
 			}
 		}
@@ -61,13 +59,13 @@ func (c *compilation) idsOf(ctx context.Context, sls any) ([]reference, error) {
 		if err := c.spend(ctx, 1); err != nil {
 			return nil, err
 		}
-		body, ok := p.Value.(wire.Map)
-		if !ok || !dictupdate.Equal(slsOf(body), sls) {
+		body, ok := p.Value.(value.Map)
+		if !ok || !value.Equal(slsOf(body), sls) {
 			continue
 		}
 		for _, decl := range body {
 			if !hidden(decl.Key) {
-				found = append(found, reference{p.Key, pytext.Str(decl.Key)})
+				found = append(found, reference{p.Key, value.Str(decl.Key)})
 			}
 		}
 	}
@@ -82,9 +80,9 @@ func (c *compilation) reconcileExtend(ctx context.Context, strict bool) error {
 	}
 	all, _ := v.([]any)
 	for _, e := range all {
-		ext, _ := e.(wire.Map)
+		ext, _ := e.(value.Map)
 		for _, p := range ext {
-			body, ok := p.Value.(wire.Map)
+			body, ok := p.Value.(value.Map)
 			if !ok {
 				continue // said when the SLS was read
 			}
@@ -96,18 +94,18 @@ func (c *compilation) reconcileExtend(ctx context.Context, strict bool) error {
 	return nil
 }
 
-func (c *compilation) extend(ctx context.Context, name any, body wire.Map, strict bool) error {
+func (c *compilation) extend(ctx context.Context, name any, body value.Map, strict bool) error {
 	env, sls := show(orElse(body, "__env__", "base")), show(orElse(body, "__sls__", "base"))
 	unknown := func() {
 		c.fault("Cannot extend ID '%[1]s' in '%[2]s:%[3]s'. It is not part of the high state.\nThis is likely due to a missing include statement or an incorrectly typed ID.\n"+
-			"Ensure that a state with an ID of '%[1]s' is available\nin environment '%[2]s' and to SLS '%[3]s'", pytext.Str(name), env, sls)
+			"Ensure that a state with an ID of '%[1]s' is available\nin environment '%[2]s' and to SLS '%[3]s'", value.Str(name), env, sls)
 	}
-	at := slices.IndexFunc(body, func(p wire.Pair) bool { return !hidden(p.Key) })
+	at := slices.IndexFunc(body, func(p value.Pair) bool { return !hidden(p.Key) })
 	if at < 0 {
 		unknown()
 		return nil
 	}
-	module := pytext.Str(body[at].Key)
+	module := value.Str(body[at].Key)
 	have, ok := c.high.body(name)
 	if _, has := have.Get(module); !ok || !has {
 		ids, err := c.findName(ctx, name, module, strict)
@@ -131,7 +129,7 @@ func (c *compilation) extend(ctx context.Context, name any, body wire.Map, stric
 		if hidden(decl.Key) {
 			continue
 		}
-		state := pytext.Str(decl.Key)
+		state := value.Str(decl.Key)
 		old, has := have.Get(state)
 		if !has {
 			have = have.Set(state, decl.Value)
@@ -141,7 +139,7 @@ func (c *compilation) extend(ctx context.Context, name any, body wire.Map, stric
 		more, too := decl.Value.([]any)
 		if !ok || !too {
 			if !too {
-				c.fault("Extension of state '%s' in SLS '%s' is not formed as a list", pytext.Str(name), sls)
+				c.fault("Extension of state '%s' in SLS '%s' is not formed as a list", value.Str(name), sls)
 			}
 			continue
 		}
@@ -162,8 +160,8 @@ func (c *compilation) excluded(sls string) bool {
 			if e == sls {
 				return true
 			}
-		case wire.Map:
-			if v, _ := e.Get("sls"); pytext.Truth(v) && show(v) == sls {
+		case value.Map:
+			if v, _ := e.Get("sls"); value.Truth(v) && show(v) == sls {
 				return true
 			}
 		}
@@ -182,15 +180,15 @@ func extendArgs(args, more []any) []any {
 				}
 				continue
 			}
-			arg, _ := arg.(wire.Map)
-			had, _ := old.(wire.Map)
+			arg, _ := arg.(value.Map)
+			had, _ := old.(value.Map)
 			now, ok := first(arg)
 			was, too := first(had)
 			if !ok || !too {
 				continue
 			}
 			switch {
-			case dictupdate.Equal(now.Key, was.Key):
+			case value.Equal(now.Key, was.Key):
 				list, isList := was.Value.([]any)
 				added, too := now.Value.([]any)
 				if isRequisite(now.Key) && isList && too {
@@ -212,7 +210,7 @@ func extendArgs(args, more []any) []any {
 	return args
 }
 
-func orElse(m wire.Map, key string, fallback any) any {
+func orElse(m value.Map, key string, fallback any) any {
 	if v, ok := m.Get(key); ok {
 		return v
 	}
@@ -233,13 +231,13 @@ func (c *compilation) applyExclude() {
 			sls = append(sls, s)
 			continue
 		}
-		key, value, ok := single(e)
+		key, val, ok := single(e)
 		switch {
 		case !ok:
 		case key == "sls":
-			sls = append(sls, pytext.Str(value))
+			sls = append(sls, value.Str(val))
 		case key == "id":
-			ids[keyText(value)] = true
+			ids[keyText(val)] = true
 		}
 	}
 	c.high.drop(func(k any) bool {
@@ -262,7 +260,7 @@ var notUsed = append([]string{"require", "watch", "prereq", "onfail", "onfail_st
 func (c *compilation) requisiteIn(ctx context.Context) error {
 	in := &requisitesIn{c: c, ext: newDict()}
 	for _, p := range slices.Clone(c.high.pairs) {
-		body, ok := p.Value.(wire.Map)
+		body, ok := p.Value.(value.Map)
 		if !ok {
 			continue
 		}
@@ -271,9 +269,9 @@ func (c *compilation) requisiteIn(ctx context.Context) error {
 			if !ok || hidden(decl.Key) {
 				continue
 			}
-			in.id, in.state, in.body, in.args = p.Key, pytext.Str(decl.Key), body, args
+			in.id, in.state, in.body, in.args = p.Key, value.Str(decl.Key), body, args
 			for _, arg := range args {
-				m, _ := arg.(wire.Map)
+				m, _ := arg.(value.Map)
 				entry, ok := first(m)
 				key, _ := entry.Key.(string)
 				if !ok || !slices.Contains(inForms, key) || c.isDisabled(key) {
@@ -287,7 +285,7 @@ func (c *compilation) requisiteIn(ctx context.Context) error {
 	}
 	var exts []any
 	for _, p := range in.ext.pairs {
-		exts = append(exts, wire.Map{p})
+		exts = append(exts, value.Map{p})
 	}
 	c.high.set("__extend__", exts)
 	return c.reconcileExtend(ctx, true)
@@ -299,7 +297,7 @@ type requisitesIn struct {
 	ext   *dict // id to module to arguments
 	id    any   // of the state that says so
 	state string
-	body  wire.Map
+	body  value.Map
 	args  []any
 }
 
@@ -307,9 +305,9 @@ type requisitesIn struct {
 func (in *requisitesIn) form(ctx context.Context, key string, items any) error {
 	rkey, _, _ := strings.Cut(key, "_")
 	switch items := items.(type) {
-	case wire.Map:
+	case value.Map:
 		for _, p := range items {
-			module := pytext.Str(p.Key)
+			module := value.Str(p.Key)
 			if short, _, dotted := strings.Cut(module, "."); dotted {
 				in.c.fault("Invalid requisite in %s: %s for %s in SLS '%s'. Requisites must not contain dots, did you mean '%s'?", rkey, module, show(p.Value), show(slsOf(in.body)), short)
 				module = short
@@ -343,7 +341,7 @@ func (in *requisitesIn) form(ctx context.Context, key string, items any) error {
 
 // resolve lists the states that an item of a list means. A name that is nobody's means none, silently, as in Salt.
 func (in *requisitesIn) resolve(ctx context.Context, rkey string, item any) ([]reference, error) {
-	m, ok := item.(wire.Map)
+	m, ok := item.(value.Map)
 	if !ok {
 		ref, found, err := in.c.named(ctx, item)
 		if !found || err != nil {
@@ -355,7 +353,7 @@ func (in *requisitesIn) resolve(ctx context.Context, rkey string, item any) ([]r
 	if !ok {
 		return nil, nil
 	}
-	module := pytext.Str(entry.Key)
+	module := value.Str(entry.Key)
 	if module == "sls" {
 		return in.c.idsOf(ctx, entry.Value)
 	}
@@ -368,23 +366,23 @@ func (in *requisitesIn) resolve(ctx context.Context, rkey string, item any) ([]r
 // named finds the state with an id, or with a name argument.
 func (c *compilation) named(ctx context.Context, name any) (ref reference, found bool, err error) {
 	if body, ok := c.high.body(name); ok {
-		i := slices.IndexFunc(body, func(p wire.Pair) bool { return !hidden(p.Key) })
+		i := slices.IndexFunc(body, func(p value.Pair) bool { return !hidden(p.Key) })
 		if i < 0 {
 			return ref, false, nil
 		}
-		return reference{name, pytext.Str(body[i].Key)}, true, nil
+		return reference{name, value.Str(body[i].Key)}, true, nil
 	}
 	for _, p := range c.high.pairs {
-		body, _ := p.Value.(wire.Map)
+		body, _ := p.Value.(value.Map)
 		for _, decl := range body {
 			args, _ := decl.Value.([]any)
 			if err := c.spend(ctx, len(args)+1); err != nil {
 				return ref, false, err
 			}
 			for _, arg := range args {
-				m, _ := arg.(wire.Map)
-				if v, ok := m.Get("name"); ok && !hidden(decl.Key) && dictupdate.Equal(v, name) {
-					return reference{p.Key, pytext.Str(decl.Key)}, true, nil
+				m, _ := arg.(value.Map)
+				if v, ok := m.Get("name"); ok && !hidden(decl.Key) && value.Equal(v, name) {
+					return reference{p.Key, value.Str(decl.Key)}, true, nil
 				}
 			}
 		}
@@ -393,9 +391,9 @@ func (c *compilation) named(ctx context.Context, name any) (ref reference, found
 }
 
 // extension is the arguments by which a state will be extended.
-func (in *requisitesIn) extension(id any, module string) (wire.Map, []any) {
+func (in *requisitesIn) extension(id any, module string) (value.Map, []any) {
 	v, _ := in.ext.get(id)
-	body, _ := v.(wire.Map)
+	body, _ := v.(value.Map)
 	list, _ := body.Get(module)
 	args, _ := list.([]any)
 	return body, args
@@ -404,18 +402,18 @@ func (in *requisitesIn) extension(id any, module string) (wire.Map, []any) {
 // add gives a state the requisite rkey on the state that says so.
 func (in *requisitesIn) add(id any, module, rkey string) {
 	body, args := in.extension(id, module)
-	req := wire.Map{{Key: in.state, Value: in.id}}
+	req := value.Map{{Key: in.state, Value: in.id}}
 	found := false
 	for i, arg := range args {
-		m, _ := arg.(wire.Map)
+		m, _ := arg.(value.Map)
 		if entry, ok := first(m); ok && entry.Key == rkey {
 			list, _ := entry.Value.([]any)
-			args[i] = wire.Map{{Key: rkey, Value: append(list, req)}}
+			args[i] = value.Map{{Key: rkey, Value: append(list, req)}}
 			found = true
 		}
 	}
 	if !found {
-		args = append(args, wire.Map{{Key: rkey, Value: []any{req}}})
+		args = append(args, value.Map{{Key: rkey, Value: []any{req}}})
 	}
 	body = body.Set(module, args).Set("__env__", orElse(in.body, "__env__", nil)).Set("__sls__", slsOf(in.body))
 	in.ext.set(id, body)
@@ -449,7 +447,7 @@ func (in *requisitesIn) hand(ctx context.Context, ref reference, direction func(
 		have := in.c.argNames(to)
 		for _, arg := range args {
 			key, _, ok := single(arg)
-			name := pytext.Str(key)
+			name := value.Str(key)
 			if ok && !have[name] && !slices.Contains(notUsed, name) {
 				ext = append(ext, arg)
 			}
@@ -470,7 +468,7 @@ func (c *compilation) argNames(ref reference) map[string]bool {
 	args, _ := v.([]any)
 	for _, arg := range args {
 		if key, _, ok := single(arg); ok {
-			out[pytext.Str(key)] = true
+			out[value.Str(key)] = true
 		}
 	}
 	return out

@@ -4,20 +4,20 @@ import (
 	"context"
 
 	"clustermaster/salt/modules"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Call is one call of a state function.
 type Call struct {
 	State, Fun string // "test", "nop"; Fun is mod_watch for a watch that fired, SFun then is the state's own function
 	SFun       string
-	ID, SLS    string   // __id__ and __sls__
-	Name       string   // also in Args
-	Env        string   // __env__: the saltenv
-	Args       wire.Map // the function's parameters in their order, given or default, then the further keywords if it takes some
-	Test       bool     // test=True, or the try of a state that has a prereq on it: change nothing, return result nil for what would change
-	JID        string   // of the orchestration; events of its parts go below salt/run/JID
-	User       string   // who runs the orchestration
+	ID, SLS    string    // __id__ and __sls__
+	Name       string    // also in Args
+	Env        string    // __env__: the saltenv
+	Args       value.Map // the function's parameters in their order, given or default, then the further keywords if it takes some
+	Test       bool      // test=True, or the try of a state that has a prereq on it: change nothing, return result nil for what would change
+	JID        string    // of the orchestration; events of its parts go below salt/run/JID
+	User       string    // who runs the orchestration
 	Master     modules.Minion
 	Watched    []Watched // of mod_watch: the states of its watch requisites
 	Umask      int       // for the files that it makes; -1 for none
@@ -36,11 +36,11 @@ type Watched struct {
 }
 
 // Return makes a state's return in the order of keys that most of Salt's functions have.
-func Return(name string, changes wire.Map, result, comment any) wire.Map {
+func Return(name string, changes value.Map, result, comment any) value.Map {
 	if changes == nil {
-		changes = wire.Map{}
+		changes = value.Map{}
 	}
-	return wire.Map{{Key: "name", Value: name}, {Key: "changes", Value: changes}, {Key: "result", Value: result}, {Key: "comment", Value: comment}}
+	return value.Map{{Key: "name", Value: name}, {Key: "changes", Value: changes}, {Key: "result", Value: result}, {Key: "comment", Value: comment}}
 }
 
 // Param is a parameter of a state function. One that is not Required has its Default when absent.
@@ -62,7 +62,7 @@ type Function struct {
 	// and comment (text or a list of texts) must be there; warnings, out, __jid__, skip_watch, skip_req, sub_state_run ... may. The
 	// map is the caller's from then on. An error is an exception of the function: the state fails with its text. When ctx ends Run
 	// returns soon, with an error or with what it has. Run is called by several goroutines at once.
-	Run func(ctx context.Context, c Call) (wire.Map, error)
+	Run func(ctx context.Context, c Call) (value.Map, error)
 }
 
 // Functions are the state functions. Beside those that states name there may be, for a module x, x.mod_watch (without it watch counts as

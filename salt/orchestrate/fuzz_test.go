@@ -7,19 +7,20 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/salt/statemodules"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // inMemory runs high data without files: what a hostile SLS file may hold comes to the compiler as it is.
-func inMemory(fire func(tag string, data wire.Map)) *orchestrate.Orchestrator {
+func inMemory(fire func(tag string, data value.Map)) *orchestrate.Orchestrator {
 	return orchestrate.New(orchestrate.Deps{
 		Modules: noModules{}, Functions: statemodules.Test(), Fire: fire,
-		Pillar: func(context.Context, string, wire.Map, string, string, wire.Map) (wire.Map, error) { return nil, nil },
+		Pillar: func(context.Context, string, value.Map, string, string, value.Map) (value.Map, error) {
+			return nil, nil
+		},
 	}, orchestrate.Options{ID: "master1", AutoOrder: true, Events: true}, nil, nil)
 }
 
@@ -27,7 +28,7 @@ type noModules struct{}
 
 func (noModules) Has(string) bool { return false }
 
-func (noModules) Call(context.Context, modules.Minion, string, []any, wire.Map) (any, error) {
+func (noModules) Call(context.Context, modules.Minion, string, []any, value.Map) (any, error) {
 	return nil, errors.New("there are no modules")
 }
 
@@ -43,7 +44,7 @@ func FuzzHigh(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	o := inMemory(func(string, wire.Map) {})
+	o := inMemory(func(string, value.Map) {})
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.Contains(text, "interval") && !strings.Contains(text, "interval: 0") || strings.Contains(text, "retry: t") {
 			t.Skip("waits") // the default of retry is half a minute
@@ -52,26 +53,26 @@ func FuzzHigh(f *testing.F) {
 		if err != nil {
 			return
 		}
-		data, ok := yaml11.ToWire(v).(wire.Map)
+		data, ok := v.(value.Map)
 		if !ok {
 			return
 		}
-		before := pytext.Repr(data)
+		before := value.Repr(data)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		ret, err := o.High(ctx, data, orchestrate.Request{JID: "1"})
 		if errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("does not end: %q", text)
 		}
-		if pytext.Repr(data) != before {
+		if value.Repr(data) != before {
 			t.Fatalf("the caller's data was changed: %q", text)
 		}
 		switch ret := ret.(type) {
-		case wire.Map:
+		case value.Map:
 			seen := map[string]bool{}
 			for _, p := range ret {
 				tag, _ := p.Key.(string)
-				one, ok := p.Value.(wire.Map)
+				one, ok := p.Value.(value.Map)
 				if !ok || seen[tag] {
 					t.Fatalf("return %q: twice, or no map: %v", tag, p.Value)
 				}
@@ -82,7 +83,7 @@ func FuzzHigh(f *testing.F) {
 					}
 				}
 			}
-			if _, err := wire.Pack(ret); err != nil {
+			if _, err := value.Pack(ret); err != nil {
 				t.Fatalf("returns can't be sent: %v", err)
 			}
 		case []any:

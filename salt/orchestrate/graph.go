@@ -8,8 +8,7 @@ import (
 	"strings"
 
 	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // graph is the states and their requisites: Salt's DependencyGraph. A state that others have a prereq on has a second node, for the try.
@@ -82,7 +81,7 @@ func (g *graph) node(tag string, ch *chunk) int {
 // add makes a chunk known, by all the names that requisites may use.
 func (g *graph) add(ch *chunk) {
 	n := g.node(ch.tag(), ch)
-	name := pytext.Str(ch.name)
+	name := value.Str(ch.name)
 	for _, t := range []target{{ch.module, name}, {ch.module, ch.id}, {"id", ch.id}, {"id", name}} {
 		list, known := g.lookup[t]
 		if !known {
@@ -117,27 +116,27 @@ func (g *graph) edge(from, to int, k kind) {
 }
 
 // find lists the states that a requisite means. A pattern for SLS files always means something.
-func (g *graph) find(ctx context.Context, c *compilation, key, value string) (nodes []int, found bool, err error) {
-	pattern := strings.ContainsAny(value, "*?[]")
+func (g *graph) find(ctx context.Context, c *compilation, key, val string) (nodes []int, found bool, err error) {
+	pattern := strings.ContainsAny(val, "*?[]")
 	switch {
 	case key == "sls" && pattern:
 		for _, sls := range g.sls {
-			if fnmatch.Match(value, sls) {
+			if fnmatch.Match(val, sls) {
 				nodes = append(nodes, g.bySLS[sls]...)
 			}
 		}
 		return nodes, true, c.spend(ctx, len(g.sls))
 	case key == "sls":
-		nodes = g.bySLS[value]
+		nodes = g.bySLS[val]
 	case pattern:
 		for _, t := range g.keys {
-			if t.module == key && fnmatch.Match(value, t.name) {
+			if t.module == key && fnmatch.Match(val, t.name) {
 				nodes = append(nodes, g.lookup[t]...)
 			}
 		}
 		err = c.spend(ctx, len(g.keys))
 	default:
-		nodes = g.lookup[target{key, value}]
+		nodes = g.lookup[target{key, val}]
 	}
 	return nodes, len(nodes) > 0, err
 }
@@ -147,7 +146,7 @@ var requisiteKinds = []kind{require, requireAny, watch, watchAny, prereq, onfail
 
 // requisites adds the edges of a chunk. A text says what is wrong with them.
 func (c *compilation) requisites(ctx context.Context, g *graph, ch *chunk) (string, error) {
-	name, sls := pytext.Str(ch.name), show(ch.sls)
+	name, sls := value.Str(ch.name), show(ch.sls)
 	for _, k := range requisiteKinds {
 		v, _ := ch.get(k.String())
 		refs, ok := v.([]any)
@@ -155,19 +154,19 @@ func (c *compilation) requisites(ctx context.Context, g *graph, ch *chunk) (stri
 			continue
 		}
 		for _, ref := range refs {
-			key, value := any("id"), ref
-			if m, isMap := ref.(wire.Map); isMap {
+			key, val := any("id"), ref
+			if m, isMap := ref.(value.Map); isMap {
 				p, ok := first(m)
 				if !ok {
 					continue
 				}
-				key, value = p.Key, p.Value
+				key, val = p.Key, p.Value
 			}
-			module, _, _ := strings.Cut(pytext.Str(key), ".")
-			if value == nil {
+			module, _, _ := strings.Cut(value.Str(key), ".")
+			if val == nil {
 				continue
 			}
-			text, ok := value.(string)
+			text, ok := val.(string)
 			if !ok {
 				return fmt.Sprintf("Requisite [%s: %s] in state [%s] in SLS [%s] must have a string as the value", k, module, name, sls), nil
 			}
@@ -373,7 +372,7 @@ func (g *graph) rank(n int, limit float64) rank {
 			order = *least
 		}
 	}
-	return rank{order, own, ch.module + pytext.Str(ch.name) + ch.fun, nd.tag, n}
+	return rank{order, own, ch.module + value.Str(ch.name) + ch.fun, nd.tag, n}
 }
 
 // childOrder is the order of a state for those that it depends on: its place among names counts only once it is settled.
@@ -491,9 +490,9 @@ func (g *graph) cycle() string {
 
 // place names a chunk in messages.
 func (ch *chunk) place() string {
-	m := wire.Map{{Key: "SLS", Value: ch.sls}, {Key: "ID", Value: ch.id}}
+	m := value.Map{{Key: "SLS", Value: ch.sls}, {Key: "ID", Value: ch.id}}
 	if ch.name != any(ch.id) {
-		m = append(m, wire.Pair{Key: "NAME", Value: ch.name})
+		m = append(m, value.Pair{Key: "NAME", Value: ch.name})
 	}
-	return pytext.Repr(m)
+	return value.Repr(m)
 }

@@ -4,19 +4,18 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // dict is a map in the order in which its keys came, for many keys of any type.
 type dict struct {
-	pairs []wire.Pair
+	pairs []value.Pair
 	at    map[string]int
 }
 
 func newDict() *dict { return &dict{at: make(map[string]int)} }
 
-func dictOf(m wire.Map) *dict {
+func dictOf(m value.Map) *dict {
 	d := newDict()
 	for _, p := range m {
 		d.set(p.Key, p.Value)
@@ -39,7 +38,7 @@ func keyText(k any) string {
 			k = n
 		}
 	}
-	return "\x00" + pytext.Repr(k)
+	return "\x00" + value.Repr(k)
 }
 
 func (d *dict) get(k any) (any, bool) {
@@ -62,12 +61,12 @@ func (d *dict) set(k, v any) {
 		return
 	}
 	d.at[t] = len(d.pairs)
-	d.pairs = append(d.pairs, wire.Pair{Key: k, Value: v})
+	d.pairs = append(d.pairs, value.Pair{Key: k, Value: v})
 }
 
 // drop removes keys. It costs a walk over all of them.
 func (d *dict) drop(gone func(k any) bool) {
-	d.pairs = slices.DeleteFunc(d.pairs, func(p wire.Pair) bool { return gone(p.Key) })
+	d.pairs = slices.DeleteFunc(d.pairs, func(p value.Pair) bool { return gone(p.Key) })
 	clear(d.at)
 	for i, p := range d.pairs {
 		d.at[keyText(p.Key)] = i
@@ -85,9 +84,9 @@ func (d *dict) pop(k any) (any, bool) {
 }
 
 // body is what stands under an id, if that is well formed.
-func (d *dict) body(id any) (wire.Map, bool) {
+func (d *dict) body(id any) (value.Map, bool) {
 	v, _ := d.get(id)
-	m, ok := v.(wire.Map)
+	m, ok := v.(value.Map)
 	return m, ok
 }
 
@@ -105,16 +104,16 @@ func hidden(key any) bool {
 }
 
 // first is the first entry of a map, as Python's next(iter(map)).
-func first(m wire.Map) (wire.Pair, bool) {
+func first(m value.Map) (value.Pair, bool) {
 	if len(m) == 0 {
-		return wire.Pair{}, false
+		return value.Pair{}, false
 	}
 	return m[0], true
 }
 
 // single is a map's one entry.
-func single(v any) (key, value any, ok bool) {
-	m, isMap := v.(wire.Map)
+func single(v any) (key, val any, ok bool) {
+	m, isMap := v.(value.Map)
 	if !isMap || len(m) != 1 {
 		return nil, nil, false
 	}
@@ -200,7 +199,7 @@ func typeName(v any) string {
 		return "float"
 	case []any:
 		return "list"
-	case wire.Map:
+	case value.Map:
 		return "OrderedDict"
 	}
 	return "int"

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/salttrees"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
@@ -17,13 +16,13 @@ import (
 	"clustermaster/salt/render/rendertest"
 	"clustermaster/salt/statemodules"
 	"clustermaster/serve/fileserver"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 const jid = "20260101000000000000"
 
 // runTree runs a tree as testdata/orchestrate.py does.
-func runTree(t *testing.T, tr *salttrees.Tree, root string) wire.Map {
+func runTree(t *testing.T, tr *salttrees.Tree, root string) value.Map {
 	t.Helper()
 	tr.Place(t, root)
 	config, _ := tr.Get("config")
@@ -31,20 +30,20 @@ func runTree(t *testing.T, tr *salttrees.Tree, root string) wire.Map {
 	request := salttrees.YAML(t, strings.ReplaceAll(asked, "ROOT", root))
 	events := []any{}
 	var mu sync.Mutex
-	o := newOrchestrator(t, root, salttrees.YAML(t, strings.ReplaceAll(config, "ROOT", root)), func(tag string, data wire.Map) {
+	o := newOrchestrator(t, root, salttrees.YAML(t, strings.ReplaceAll(config, "ROOT", root)), func(tag string, data value.Map) {
 		mu.Lock()
 		defer mu.Unlock()
 		events = append(events, []any{tag, data})
 	})
-	said, err := ask(t.Context(), o, request, func(data wire.Map) { events = append(events, []any{"progress", data}) })
+	said, err := ask(t.Context(), o, request, func(data value.Map) { events = append(events, []any{"progress", data}) })
 	if err != nil {
-		return wire.Map{{Key: "raised", Value: err.Error()}, {Key: "events", Value: events}}
+		return value.Map{{Key: "raised", Value: err.Error()}, {Key: "events", Value: events}}
 	}
-	return wire.Map{{Key: "return", Value: said}, {Key: "events", Value: events}}
+	return value.Map{{Key: "return", Value: said}, {Key: "events", Value: events}}
 }
 
 // ask calls the runner function that a request names.
-func ask(ctx context.Context, o *orchestrate.Orchestrator, request wire.Map, progress func(wire.Map)) (any, error) {
+func ask(ctx context.Context, o *orchestrate.Orchestrator, request value.Map, progress func(value.Map)) (any, error) {
 	fun := request.String("fun")
 	req := orchestrate.Request{
 		Mods: texts(valueOf(request, "mods")), Saltenv: request.String("saltenv"), Pillarenv: request.String("pillarenv"),
@@ -56,7 +55,7 @@ func ask(ctx context.Context, o *orchestrate.Orchestrator, request wire.Map, pro
 	if b, ok := valueOf(request, "test").(bool); ok {
 		req.Test = &b
 	}
-	host := func(v any) wire.Map { return wire.Map{{Key: o.ID(), Value: v}} }
+	host := func(v any) value.Map { return value.Map{{Key: o.ID(), Value: v}} }
 	switch fun {
 	case "", "orchestrate":
 		req.JID = jid
@@ -65,10 +64,10 @@ func ask(ctx context.Context, o *orchestrate.Orchestrator, request wire.Map, pro
 			return nil, err
 		}
 		code := int64(1)
-		if m, ok := v.(wire.Map); ok && orchestrate.Succeeded(m) {
+		if m, ok := v.(value.Map); ok && orchestrate.Succeeded(m) {
 			code = 0
 		}
-		return wire.Map{{Key: "data", Value: host(v)}, {Key: "outputter", Value: "highstate"}, {Key: "retcode", Value: code}}, nil
+		return value.Map{{Key: "data", Value: host(v)}, {Key: "outputter", Value: "highstate"}, {Key: "retcode", Value: code}}, nil
 	case "orchestrate_show_sls":
 		v, err := o.Show(ctx, req)
 		return host(v), err
@@ -83,19 +82,19 @@ func ask(ctx context.Context, o *orchestrate.Orchestrator, request wire.Map, pro
 		if err != nil {
 			return nil, err
 		}
-		progress(wire.Map{{Key: "data", Value: host(v)}, {Key: "outputter", Value: "highstate"}})
+		progress(value.Map{{Key: "data", Value: host(v)}, {Key: "outputter", Value: "highstate"}})
 		return host(v), nil
 	}
 	return nil, errors.New("no such function " + fun)
 }
 
-func valueOf(m wire.Map, key string) any {
+func valueOf(m value.Map, key string) any {
 	v, _ := m.Get(key)
 	return v
 }
 
-func mapOf(m wire.Map, key string) wire.Map {
-	v, _ := valueOf(m, key).(wire.Map)
+func mapOf(m value.Map, key string) value.Map {
+	v, _ := valueOf(m, key).(value.Map)
 	return v
 }
 
@@ -128,15 +127,15 @@ type files struct{ *fileserver.Server }
 func (f files) Open(env, path string) (string, []byte, bool, error) { return f.Read(env, path) }
 
 // serve makes a file server of roots, by default one environment base.
-func serve(t testing.TB, roots wire.Map, base string) (*fileserver.Server, []pillar.Env) {
+func serve(t testing.TB, roots value.Map, base string) (*fileserver.Server, []pillar.Env) {
 	t.Helper()
 	if roots == nil {
-		roots = wire.Map{{Key: "base", Value: []any{base}}}
+		roots = value.Map{{Key: "base", Value: []any{base}}}
 	}
 	served := fileserver.Options{FollowSymlinks: true}
 	var envs []pillar.Env
 	for _, p := range roots {
-		name := pytext.Str(p.Key)
+		name := value.Str(p.Key)
 		served.Roots = append(served.Roots, fileserver.Env{Name: name, Roots: texts(p.Value)})
 		envs = append(envs, pillar.Env{Name: name, Roots: texts(p.Value)})
 	}
@@ -148,12 +147,12 @@ func serve(t testing.TB, roots wire.Map, base string) (*fileserver.Server, []pil
 }
 
 // newOrchestrator makes one as the master does, for options as in its configuration.
-func newOrchestrator(t testing.TB, root string, config wire.Map, fire func(tag string, data wire.Map)) *orchestrate.Orchestrator {
+func newOrchestrator(t testing.TB, root string, config value.Map, fire func(tag string, data value.Map)) *orchestrate.Orchestrator {
 	t.Helper()
 	fileRoots, _ := serve(t, mapOf(config, "file_roots"), filepath.Join(root, "files"))
 	pillarRoots, envs := serve(t, mapOf(config, "pillar_roots"), filepath.Join(root, "pillar"))
 	functions := modules.New(modules.Deps{Files: files{fileRoots}, Version: "3008.3"})
-	opts := append(config, wire.Pair{Key: "id", Value: "master1"})
+	opts := append(config, value.Pair{Key: "id", Value: "master1"})
 	c := pillar.New(pillar.Deps{Files: files{pillarRoots}, Renderer: rendertest.Renderer(), Functions: functions}, pillar.Options{Roots: envs, MasterOpts: opts}, nil, nil)
 	o := orchestrate.Options{ID: "master1", AutoOrder: true, EnvOrder: texts(valueOf(config, "env_order")), GlobalConditions: mapOf(config, "global_state_conditions"), MergeStrategy: "recurse", Local: true, Opts: opts}
 	for name, field := range map[string]*bool{"state_auto_order": &o.AutoOrder, "failhard": &o.Failhard, "state_events": &o.Events, "local": &o.Local, "test": &o.Test} {
@@ -168,8 +167,8 @@ func newOrchestrator(t testing.TB, root string, config wire.Map, fire func(tag s
 	own := salttrees.Grains(t, "orchestrate.py")
 	return orchestrate.New(orchestrate.Deps{
 		Files: files{fileRoots}, Renderer: rendertest.Renderer(), Modules: functions, Functions: statemodules.Test(), Fire: fire,
-		Grains: func() wire.Map { return own },
-		Pillar: func(ctx context.Context, id string, grains wire.Map, saltenv, pillarenv string, over wire.Map) (wire.Map, error) {
+		Grains: func() value.Map { return own },
+		Pillar: func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string, over value.Map) (value.Map, error) {
 			made, err := c.Pillar(ctx, pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv, Override: over})
 			return made.Pillar, err
 		},
@@ -181,7 +180,7 @@ func TestMain(m *testing.M) { rendertest.Main(m) }
 // show writes what a tree gave as testdata/orchestrate.py does.
 func show(t *testing.T, v any, root string) string {
 	t.Helper()
-	text, err := pytext.JSON(plain(v, root), pytext.JSONStyle{Indent: -1})
+	text, err := value.JSON(plain(v, root), value.JSONStyle{Indent: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,12 +189,12 @@ func show(t *testing.T, v any, root string) string {
 
 func plain(v any, root string) any {
 	switch v := v.(type) {
-	case wire.Map:
-		out := wire.Map{}
+	case value.Map:
+		out := value.Map{}
 		for _, p := range v {
-			key := pytext.Str(plain(p.Key, root))
+			key := value.Str(plain(p.Key, root))
 			if key != "start_time" && key != "duration" {
-				out = append(out, wire.Pair{Key: key, Value: plain(p.Value, root)})
+				out = append(out, value.Pair{Key: key, Value: plain(p.Value, root)})
 			}
 		}
 		return out

@@ -4,8 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // listener is a state that wants its mod_watch run at the end if one of others changed.
@@ -31,9 +30,9 @@ func (x *run) listeners(ctx context.Context, chunks []*chunk, ret *returns) erro
 		v, _ := ch.get("listen_in")
 		list, _ := v.([]any)
 		for _, in := range list {
-			m, _ := in.(wire.Map)
+			m, _ := in.(value.Map)
 			for _, p := range m {
-				all = append(all, listener{pytext.Str(p.Key), pytext.Str(p.Value), "lookup", []any{wire.Map{{Key: ch.module, Value: ch.id}}}})
+				all = append(all, listener{value.Str(p.Key), value.Str(p.Value), "lookup", []any{value.Map{{Key: ch.module, Value: ch.id}}}})
 			}
 		}
 	}
@@ -50,16 +49,16 @@ func (x *run) listeners(ctx context.Context, chunks []*chunk, ret *returns) erro
 			if err := ctx.Err(); err != nil {
 				return context.Cause(ctx)
 			}
-			m, ok := to.(wire.Map)
+			m, ok := to.(value.Map)
 			if !ok {
 				i := slices.IndexFunc(chunks, func(ch *chunk) bool { return any(ch.id) == to || ch.name == to })
 				if i < 0 {
 					continue
 				}
-				m = wire.Map{{Key: chunks[i].module, Value: chunks[i].id}}
+				m = value.Map{{Key: chunks[i].module, Value: chunks[i].id}}
 			}
 			for _, p := range m {
-				found, fires := x.listen(l, pytext.Str(p.Key), p.Value, chunks, ret, missing)
+				found, fires := x.listen(l, value.Str(p.Key), p.Value, chunks, ret, missing)
 				watchers = append(watchers, found...)
 				count += fires * len(found)
 			}
@@ -83,11 +82,11 @@ func (x *run) listeners(ctx context.Context, chunks []*chunk, ret *returns) erro
 // listen makes the chunks of one listener for what it listens to; fires is how many of those states changed.
 func (x *run) listen(l listener, module string, name any, chunks []*chunk, ret, missing *returns) (out []*chunk, fires int) {
 	absent := func(module string, name any) {
-		text := pytext.Str(name)
+		text := value.Str(name)
 		tag := "Listen_Error_|-listen_" + text + "_|-listen_" + module + "_|-Listen_Error"
-		missing.set(tag, wire.Map{
+		missing.set(tag, value.Map{
 			{Key: "comment", Value: "Referenced state " + module + ": " + text + " does not exist"}, {Key: "name", Value: "listen_" + module + ":" + text},
-			{Key: "result", Value: false}, {Key: "changes", Value: wire.Map{}},
+			{Key: "result", Value: false}, {Key: "changes", Value: value.Map{}},
 		})
 	}
 	found := false
@@ -95,7 +94,7 @@ func (x *run) listen(l listener, module string, name any, chunks []*chunk, ret, 
 		if on.matches(module, name) {
 			found = true
 			had, _ := ret.by[on.tag()].Get("changes")
-			if pytext.Truth(had) {
+			if value.Truth(had) {
 				fires++
 			}
 		}

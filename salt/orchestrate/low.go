@@ -5,14 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/dictupdate"
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // chunk is one low chunk: a state that will run.
 type chunk struct {
-	low    wire.Map // as in Salt, for the arguments
+	low    value.Map // as in Salt, for the arguments
 	module string
 	fun    string
 	name   any // nearly always text
@@ -30,7 +28,7 @@ type chunk struct {
 
 // tag is the key of the chunk's return.
 func (ch *chunk) tag() string {
-	return ch.module + "_|-" + ch.id + "_|-" + pytext.Str(ch.name) + "_|-" + ch.fun
+	return ch.module + "_|-" + ch.id + "_|-" + value.Str(ch.name) + "_|-" + ch.fun
 }
 
 // as is a copy that calls another function of the module.
@@ -47,13 +45,13 @@ func (ch *chunk) get(key string) (any, bool) { return ch.low.Get(key) }
 func (c *compilation) lowChunks() ([]*chunk, error) {
 	var out []*chunk
 	for _, p := range c.high.pairs {
-		id := pytext.Str(p.Key)
-		body, ok := p.Value.(wire.Map)
+		id := value.Str(p.Key)
+		body, ok := p.Value.(value.Map)
 		if !ok || strings.HasPrefix(id, "__") {
 			continue
 		}
 		for _, decl := range body {
-			module := pytext.Str(decl.Key)
+			module := value.Str(decl.Key)
 			args, ok := decl.Value.([]any)
 			if !ok || strings.HasPrefix(module, "__") {
 				continue
@@ -71,17 +69,17 @@ func (c *compilation) lowChunks() ([]*chunk, error) {
 }
 
 // chunksOf makes the chunks of one declaration: one, or one per name.
-func (c *compilation) chunksOf(id, module string, body wire.Map, args []any) ([]*chunk, error) {
-	low := wire.Map{{Key: "state", Value: module}, {Key: "name", Value: id}}
+func (c *compilation) chunksOf(id, module string, body value.Map, args []any) ([]*chunk, error) {
+	low := value.Map{{Key: "state", Value: module}, {Key: "name", Value: id}}
 	if c.jid != "" {
-		low = append(low, wire.Pair{Key: "__orchestration_jid__", Value: c.jid})
+		low = append(low, value.Pair{Key: "__orchestration_jid__", Value: c.jid})
 	}
 	for _, key := range []string{"__sls__", "__env__", "__sls_included_from__"} {
 		if v, ok := body.Get(key); ok {
-			low = append(low, wire.Pair{Key: key, Value: v})
+			low = append(low, value.Pair{Key: key, Value: v})
 		}
 	}
-	low = append(low, wire.Pair{Key: "__id__", Value: id})
+	low = append(low, value.Pair{Key: "__id__", Value: id})
 	var fun string
 	var names []any
 	for _, arg := range args {
@@ -89,9 +87,9 @@ func (c *compilation) chunksOf(id, module string, body wire.Map, args []any) ([]
 			fun = s
 			continue
 		}
-		m, _ := arg.(wire.Map)
+		m, _ := arg.(value.Map)
 		for _, p := range m {
-			key := pytext.Str(p.Key)
+			key := value.Str(p.Key)
 			switch _, text := p.Value.(string); {
 			case key == "names":
 				list, _ := p.Value.([]any)
@@ -114,7 +112,7 @@ func (c *compilation) chunksOf(id, module string, body wire.Map, args []any) ([]
 		if err != nil {
 			return nil, err
 		}
-		low, _ = live.(wire.Map)
+		low, _ = live.(value.Map)
 		return []*chunk{newChunk(low.Set("fun", fun))}, nil
 	}
 	var out []*chunk
@@ -123,8 +121,8 @@ func (c *compilation) chunksOf(id, module string, body wire.Map, args []any) ([]
 		if err != nil {
 			return nil, err
 		}
-		live, _ := copied.(wire.Map)
-		if m, ok := entry.(wire.Map); ok {
+		live, _ := copied.(value.Map)
+		if m, ok := entry.(value.Map); ok {
 			e, ok := first(m)
 			if !ok {
 				continue
@@ -132,9 +130,9 @@ func (c *compilation) chunksOf(id, module string, body wire.Map, args []any) ([]
 			live = live.Set("name", e.Key)
 			more, _ := e.Value.([]any)
 			for _, arg := range more {
-				own, _ := arg.(wire.Map)
+				own, _ := arg.(value.Map)
 				for _, p := range own {
-					live = live.Set(pytext.Str(p.Key), p.Value)
+					live = live.Set(value.Str(p.Key), p.Value)
 				}
 			}
 		} else {
@@ -154,7 +152,7 @@ func distinct(have, more []any) []any {
 		seen[keyText(v)] = true
 	}
 	for _, v := range more {
-		if _, isMap := v.(wire.Map); isMap && dictupdate.Contains(have, v) || seen[keyText(v)] {
+		if _, isMap := v.(value.Map); isMap && value.Contains(have, v) || seen[keyText(v)] {
 			continue
 		}
 		seen[keyText(v)] = true
@@ -163,11 +161,11 @@ func distinct(have, more []any) []any {
 	return have
 }
 
-func newChunk(low wire.Map) *chunk {
+func newChunk(low value.Map) *chunk {
 	ch := &chunk{low: low, module: low.String("state"), fun: low.String("fun")}
 	ch.name, _ = low.Get("name")
 	id, _ := low.Get("__id__")
-	ch.id = pytext.Str(id)
+	ch.id = value.Str(id)
 	ch.sls = slsOf(low)
 	from, _ := low.Get("__sls_included_from__")
 	ch.from, _ = from.([]any)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 type metrics struct {
@@ -35,7 +35,7 @@ func (m *metrics) ended(v any, err error, took time.Duration) {
 	if _, list := v.([]any); list {
 		outcome = "invalid"
 	}
-	switch ret, _ := v.(wire.Map); {
+	switch ret, _ := v.(value.Map); {
 	case err != nil:
 		outcome = "broken"
 	case Succeeded(ret):
@@ -46,9 +46,9 @@ func (m *metrics) ended(v any, err error, took time.Duration) {
 }
 
 // Succeeded reports that every state of an orchestration did, and that there was one: Salt's check_result.
-func Succeeded(ret wire.Map) bool {
+func Succeeded(ret value.Map) bool {
 	for _, p := range ret {
-		one, ok := p.Value.(wire.Map)
+		one, ok := p.Value.(value.Map)
 		if result, has := one.Get("result"); !ok || !has || result == false {
 			return false
 		}

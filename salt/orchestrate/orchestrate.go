@@ -11,36 +11,34 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"clustermaster/internal/dictupdate"
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/modules"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Options are the master options that orchestrations depend on, named as in Salt's config.
 type Options struct {
-	ID                 string   // of the master, as returns name it
-	Renderer           string   // renderer; "" is jinja|yaml
-	EnvOrder           []string // env_order
-	AutoOrder          bool     // state_auto_order
-	Failhard           bool     // failhard
-	Events             bool     // state_events
-	Local              bool     // local, which Salt sets for masters: no events of single states, not even with state_events or fire_event
-	Test               bool     // test
-	MaxParallel        int      // state_max_parallel; 0 is the bound of this package
-	DisabledRequisites []string // disabled_requisites
-	GlobalConditions   wire.Map // global_state_conditions
-	Saltenv, Pillarenv string   // saltenv and pillarenv; "" for none
-	MergeStrategy      string   // pillar_source_merging_strategy
-	MergeLists         bool     // pillar_merge_lists
-	DecryptRenderers   []string // decrypt_pillar_renderers
-	Opts               wire.Map // the master's options, without secrets; read only
+	ID                 string    // of the master, as returns name it
+	Renderer           string    // renderer; "" is jinja|yaml
+	EnvOrder           []string  // env_order
+	AutoOrder          bool      // state_auto_order
+	Failhard           bool      // failhard
+	Events             bool      // state_events
+	Local              bool      // local, which Salt sets for masters: no events of single states, not even with state_events or fire_event
+	Test               bool      // test
+	MaxParallel        int       // state_max_parallel; 0 is the bound of this package
+	DisabledRequisites []string  // disabled_requisites
+	GlobalConditions   value.Map // global_state_conditions
+	Saltenv, Pillarenv string    // saltenv and pillarenv; "" for none
+	MergeStrategy      string    // pillar_source_merging_strategy
+	MergeLists         bool      // pillar_merge_lists
+	DecryptRenderers   []string  // decrypt_pillar_renderers
+	Opts               value.Map // the master's options, without secrets; read only
 }
 
 // Pauses keeps which orchestrations are to wait or to end.
 type Pauses interface {
 	// Pause returns what is asked of an orchestration: a map from the id of a state, or __all__, to a map with kill or duration.
-	Pause(ctx context.Context, jid string) (wire.Map, error)
+	Pause(ctx context.Context, jid string) (value.Map, error)
 	// Forget removes what was asked of an orchestration that ended.
 	Forget(ctx context.Context, jid string) error
 }
@@ -52,11 +50,11 @@ type Deps struct {
 	Modules   Modules
 	Functions Functions
 	// Pillar makes the master's own pillar, the request's override on top.
-	Pillar func(ctx context.Context, id string, grains wire.Map, saltenv, pillarenv string, override wire.Map) (wire.Map, error)
+	Pillar func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string, override value.Map) (value.Map, error)
 	// Decrypt puts a value through a decrypting renderer.
 	Decrypt func(ctx context.Context, v any, renderer string) (any, error)
-	Grains  func() wire.Map // the master's own; nil: none
-	Fire    func(tag string, data wire.Map)
+	Grains  func() value.Map // the master's own; nil: none
+	Fire    func(tag string, data value.Map)
 	Pauses  Pauses           // nil: nothing pauses
 	Now     func() time.Time // nil: time.Now
 }
@@ -78,7 +76,7 @@ func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Orc
 		deps.Now = time.Now
 	}
 	if deps.Grains == nil {
-		deps.Grains = func() wire.Map { return nil }
+		deps.Grains = func() value.Map { return nil }
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -95,9 +93,9 @@ type Request struct {
 	Saltenv, Pillarenv string   // "" for those of the options
 	Test               *bool    // nil for the option test
 	Exclude            []any
-	Pillar             wire.Map // laid over the master's own
-	PillarEnc          string   // the renderer that decrypts Pillar
-	JID                string   // of the orchestration; "" keeps it from events, and nothing can pause it
+	Pillar             value.Map // laid over the master's own
+	PillarEnc          string    // the renderer that decrypts Pillar
+	JID                string    // of the orchestration; "" keeps it from events, and nothing can pause it
 	User               string
 }
 
@@ -151,7 +149,7 @@ func (o *Orchestrator) Show(ctx context.Context, req Request) (any, error) {
 	if len(c.errors) > 0 {
 		return texts(c.errors), nil
 	}
-	return wire.Map(high.pairs), nil
+	return value.Map(high.pairs), nil
 }
 
 // render makes the high data of a request. A nil compilation is a pillar with errors.
@@ -174,7 +172,7 @@ func (o *Orchestrator) compilation(jid string) *compilation {
 }
 
 // High runs high data.
-func (o *Orchestrator) High(ctx context.Context, data wire.Map, req Request) (any, error) {
+func (o *Orchestrator) High(ctx context.Context, data value.Map, req Request) (any, error) {
 	who, err := o.master(ctx, &req)
 	if err != nil {
 		return nil, err
@@ -184,7 +182,7 @@ func (o *Orchestrator) High(ctx context.Context, data wire.Map, req Request) (an
 	if err != nil {
 		return nil, err
 	}
-	m, _ := made.(wire.Map)
+	m, _ := made.(value.Map)
 	return o.high(ctx, c, dictOf(m), req, who)
 }
 
@@ -221,11 +219,11 @@ func (o *Orchestrator) forgetPauses(ctx context.Context, jid string) {
 const forgetTime = 10 * time.Second
 
 func (o *Orchestrator) run(req Request, g *graph, who modules.Minion) *run {
-	return &run{o: o, req: req, test: req.tests(o.opts), graph: g, who: who, ret: newReturns(), tried: map[string]wire.Map{}, ended: make(chan struct{}, 1)}
+	return &run{o: o, req: req, test: req.tests(o.opts), graph: g, who: who, ret: newReturns(), tried: map[string]value.Map{}, ended: make(chan struct{}, 1)}
 }
 
 // Single runs one state function with keywords.
-func (o *Orchestrator) Single(ctx context.Context, fun, name string, kwargs wire.Map, req Request) (any, error) {
+func (o *Orchestrator) Single(ctx context.Context, fun, name string, kwargs value.Map, req Request) (any, error) {
 	module, short, ok := strings.Cut(fun, ".")
 	if !ok {
 		return "Invalid function passed", nil
@@ -235,7 +233,7 @@ func (o *Orchestrator) Single(ctx context.Context, fun, name string, kwargs wire
 	if err != nil {
 		return nil, err
 	}
-	ch := newChunk(append(kwargs.Without("state", "fun", "__id__", "name"), wire.Map{
+	ch := newChunk(append(kwargs.Without("state", "fun", "__id__", "name"), value.Map{
 		{Key: "state", Value: module}, {Key: "fun", Value: short}, {Key: "__id__", Value: name}, {Key: "name", Value: name},
 	}...))
 	x := o.run(req, newGraph(), who)
@@ -251,7 +249,7 @@ func (o *Orchestrator) Single(ctx context.Context, fun, name string, kwargs wire
 	if err != nil {
 		return nil, err
 	}
-	return wire.Map{{Key: ch.tag(), Value: ret}}, nil
+	return value.Map{{Key: ch.tag(), Value: ret}}, nil
 }
 
 // master is the master as its states and templates see it; the request's environments are filled in.
@@ -270,7 +268,7 @@ func (o *Orchestrator) master(ctx context.Context, req *Request) (modules.Minion
 	}
 	who := modules.Minion{ID: o.opts.ID, Grains: o.deps.Grains(), Saltenv: req.Saltenv, Pillarenv: req.Pillarenv}
 	who.Opts = o.opts.Opts.Without("id", "file_client", "saltenv", "pillarenv", "test", "grains", "pillar")
-	who.Opts = append(who.Opts, wire.Map{
+	who.Opts = append(who.Opts, value.Map{
 		{Key: "id", Value: o.opts.ID}, {Key: "file_client", Value: "local"}, {Key: "saltenv", Value: req.Saltenv},
 		{Key: "pillarenv", Value: orNil(req.Pillarenv)}, {Key: "test", Value: req.tests(o.opts)},
 	}...)
@@ -287,19 +285,19 @@ func orNil(s string) any {
 }
 
 // pillar makes the master's pillar for a request.
-func (o *Orchestrator) pillar(ctx context.Context, req Request, grains wire.Map) (wire.Map, error) {
+func (o *Orchestrator) pillar(ctx context.Context, req Request, grains value.Map) (value.Map, error) {
 	made, err := o.deps.Pillar(ctx, o.opts.ID, grains, req.Saltenv, req.Pillarenv, req.Pillar)
 	if err != nil {
 		return nil, fmt.Errorf("make pillar of %s: %w", o.opts.ID, err)
 	}
 	if len(req.Pillar) > 0 {
-		made = dictupdate.Merge(made, req.Pillar, o.opts.MergeStrategy, o.opts.MergeLists)
+		made = value.Merge(made, req.Pillar, o.opts.MergeStrategy, o.opts.MergeLists)
 	}
 	return made, nil
 }
 
 // decrypted is a pillar override after its renderer; what fails is logged and stays as it was, as in Salt.
-func (o *Orchestrator) decrypted(ctx context.Context, over wire.Map, renderer string) wire.Map {
+func (o *Orchestrator) decrypted(ctx context.Context, over value.Map, renderer string) value.Map {
 	allowed := o.opts.DecryptRenderers
 	if len(allowed) == 0 {
 		allowed = []string{"gpg"}
@@ -308,7 +306,7 @@ func (o *Orchestrator) decrypted(ctx context.Context, over wire.Map, renderer st
 	if slices.Contains(allowed, renderer) {
 		var v any
 		if v, err = o.deps.Decrypt(ctx, over, renderer); err == nil {
-			if m, ok := v.(wire.Map); ok {
+			if m, ok := v.(value.Map); ok {
 				return m
 			}
 			err = errors.New("it is no map")
@@ -324,7 +322,7 @@ func faultsOf(who modules.Minion) []string {
 	list, _ := v.([]any)
 	out := make([]string, len(list))
 	for i, e := range list {
-		out[i] = pytext.Str(e)
+		out[i] = value.Str(e)
 	}
 	return out
 }
@@ -365,7 +363,7 @@ func (x *run) pause(ctx context.Context, ch *chunk) (kill bool, err error) {
 				return false, nil
 			}
 		}
-		what, _ := v.(wire.Map)
+		what, _ := v.(value.Map)
 		if d, ok := what.Get("duration"); ok {
 			if n, _ := integer(d); x.o.deps.Now().Sub(began) > time.Duration(min(n, 1<<31))*time.Second {
 				return false, nil

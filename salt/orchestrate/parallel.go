@@ -3,8 +3,7 @@ package orchestrate
 import (
 	"context"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // maxParallel bounds how many states of one orchestration run at once.
@@ -15,7 +14,7 @@ type parallel struct {
 	tag   string
 	begin func() // starts it
 	done  chan struct{}
-	ret   wire.Map // once done
+	ret   value.Map // once done
 	began bool
 }
 
@@ -26,7 +25,7 @@ func (p *parallel) wait() {
 }
 
 // startParallel begins a state beside others, or lets it wait for its turn. The return is what stands for it until it has ended.
-func (x *run) startParallel(ctx context.Context, ch *chunk, work func(context.Context) wire.Map) wire.Map {
+func (x *run) startParallel(ctx context.Context, ch *chunk, work func(context.Context) value.Map) value.Map {
 	p := &parallel{tag: ch.tag(), done: make(chan struct{})}
 	p.begin = func() {
 		p.began = true
@@ -45,7 +44,7 @@ func (x *run) startParallel(ctx context.Context, ch *chunk, work func(context.Co
 		p.begin()
 		comment = "Started in a separate process"
 	}
-	return wire.Map{{Key: "name", Value: ch.name}, {Key: "result", Value: nil}, {Key: "changes", Value: wire.Map{}}, {Key: "comment", Value: comment}}
+	return value.Map{{Key: "name", Value: ch.name}, {Key: "result", Value: nil}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: comment}}
 }
 
 // mayStart reports that another parallel state may begin: state_max_parallel.
@@ -92,7 +91,7 @@ func (x *run) settleParallel(among map[string]bool) bool {
 			kept = append(kept, p)
 		case p.ended():
 			for _, e := range p.ret {
-				ret = ret.Set(pytext.Str(e.Key), e.Value)
+				ret = ret.Set(value.Str(e.Key), e.Value)
 			}
 			x.ret.set(p.tag, ret)
 		default:

@@ -8,20 +8,19 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/modules"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // returns are the returns of states in the order in which they came first.
 type returns struct {
 	tags []string
-	by   map[string]wire.Map
+	by   map[string]value.Map
 }
 
-func newReturns() *returns { return &returns{by: make(map[string]wire.Map)} }
+func newReturns() *returns { return &returns{by: make(map[string]value.Map)} }
 
-func (r *returns) set(tag string, ret wire.Map) {
+func (r *returns) set(tag string, ret value.Map) {
 	if _, ok := r.by[tag]; !ok {
 		r.tags = append(r.tags, tag)
 	}
@@ -34,10 +33,10 @@ func (r *returns) update(other *returns) {
 	}
 }
 
-func (r *returns) wire() wire.Map {
-	out := make(wire.Map, len(r.tags))
+func (r *returns) wire() value.Map {
+	out := make(value.Map, len(r.tags))
 	for i, tag := range r.tags {
-		out[i] = wire.Pair{Key: tag, Value: r.by[tag]}
+		out[i] = value.Pair{Key: tag, Value: r.by[tag]}
 	}
 	return out
 }
@@ -51,12 +50,12 @@ type run struct {
 	count int // of the chunks that events tell
 	who   modules.Minion
 
-	number   int64               // __run_num__ of the next return
-	ret      *returns            // what ran
-	tried    map[string]wire.Map // what was tried for a prereq
-	parallel []*parallel         // that have not ended, in the order in which they came
-	ended    chan struct{}       // holds a word after one of them has ended
-	halted   bool                // a state with failhard failed
+	number   int64                // __run_num__ of the next return
+	ret      *returns             // what ran
+	tried    map[string]value.Map // what was tried for a prereq
+	parallel []*parallel          // that have not ended, in the order in which they came
+	ended    chan struct{}        // holds a word after one of them has ended
+	halted   bool                 // a state with failhard failed
 }
 
 // everything runs the chunks, then those that listen and the beacons.
@@ -169,7 +168,7 @@ func (x *run) failhard(ch *chunk) bool {
 		hard = x.o.opts.Failhard
 	}
 	result, _ := ret.Get("result")
-	return pytext.Truth(hard) && result != nil && !pytext.Truth(result)
+	return value.Truth(hard) && result != nil && !value.Truth(result)
 }
 
 // verdict is what the requisites of a chunk say.
@@ -209,7 +208,7 @@ func (x *run) requisites(ctx context.Context, ch *chunk) (verdict, map[kind][]*c
 			among[on.tag()] = true
 		}
 		ended := x.settleParallel(among)
-		for !ended && !pytext.Truth(orElse(ch.low, "parallel", false)) {
+		for !ended && !value.Truth(orElse(ch.low, "parallel", false)) {
 			if err := x.wait(ctx); err != nil {
 				return 0, nil, err
 			}
@@ -239,17 +238,17 @@ func (x *run) marks(k kind, chunks []*chunk, waits bool) marks {
 		result, _ := ret.Get("result")
 		changes, _ := ret.Get("changes")
 		skip, _ := ret.Get("skip_req")
-		m.skip = m.skip || pytext.Truth(skip)
+		m.skip = m.skip || value.Truth(skip)
 		switch {
 		case k.base() == onfail && result == true:
 			m.onfail = true
-		case k.base() == onchanges && (result == false || !pytext.Truth(changes)):
+		case k.base() == onchanges && (result == false || !value.Truth(changes)):
 			m.onchanges = true
 		case k.base() == onchanges:
 			m.onchangesMet = true
 		case k.base() != onfail && result == false:
 			m.fail = true
-		case k.base() == watch && pytext.Truth(changes):
+		case k.base() == watch && value.Truth(changes):
 			m.change = true
 		case k == prereq && result == nil:
 			m.preMet = true
@@ -257,7 +256,7 @@ func (x *run) marks(k kind, chunks []*chunk, waits bool) marks {
 			m.pre = true
 		default:
 			state, has := ret.Get("__state_ran__")
-			m.met = m.met || !has || pytext.Truth(state)
+			m.met = m.met || !has || value.Truth(state)
 		}
 	}
 	if k == requireAny || k == watchAny || k == onchangesAny || k == onfailAny || k == onfail {
@@ -362,17 +361,17 @@ func (x *run) allowed(ctx context.Context, ch *chunk, status verdict, reqs map[k
 		return nil
 	case status == skippedWatch:
 		said, _ := ret.Get("comment")
-		ret = ret.Set("comment", pytext.Str(said)+" mod_watch was not run because requisites were skipped by another state")
+		ret = ret.Set("comment", value.Str(said)+" mod_watch was not run because requisites were skipped by another state")
 	case status == changed:
 		changes, _ := ret.Get("changes")
 		skip, _ := ret.Get("skip_watch")
-		if pytext.Truth(changes) || pytext.Truth(skip) {
+		if value.Truth(changes) || value.Truth(skip) {
 			break
 		}
 		again := ch.as("mod_watch")
 		for _, on := range reqs[watch] {
 			had, _ := x.ret.by[on.tag()].Get("changes")
-			again.watched = append(again.watched, Watched{State: on.module, ID: on.id, Changed: pytext.Truth(had)})
+			again.watched = append(again.watched, Watched{State: on.module, ID: on.id, Changed: value.Truth(had)})
 		}
 		if ret, err = x.call(ctx, again); err != nil {
 			return err
@@ -415,13 +414,13 @@ func (x *run) first(ctx context.Context, ch *chunk, depth int) (stop, waits bool
 		if err != nil {
 			return false, false, err
 		}
-		if changes, _ := ret.Get("changes"); !pytext.Truth(changes) && status == changed {
-			ret = ret.Set("changes", wire.Map{{Key: "watch", Value: "watch"}}).Set("result", nil)
+		if changes, _ := ret.Get("changes"); !value.Truth(changes) && status == changed {
+			ret = ret.Set("changes", value.Map{{Key: "watch", Value: "watch"}}).Set("result", nil)
 		}
 		x.tried[ch.tag()] = ret
 	case depth >= maxUnmet:
-		x.ret.set(ch.tag(), wire.Map{
-			{Key: "changes", Value: wire.Map{}}, {Key: "result", Value: false}, {Key: "comment", Value: "Recursive requisite found"},
+		x.ret.set(ch.tag(), value.Map{
+			{Key: "changes", Value: value.Map{}}, {Key: "result", Value: false}, {Key: "comment", Value: "Recursive requisite found"},
 			{Key: "__run_num__", Value: x.number}, {Key: "__sls__", Value: ch.sls}, {Key: "__id__", Value: ch.id}, {Key: "name", Value: ch.name},
 		})
 	default:
@@ -442,8 +441,8 @@ const maxUnmet = 20
 // requisiteFailed notes a chunk that can't run because of others.
 func (x *run) requisiteFailed(ch *chunk, reqs map[kind][]*chunk) {
 	if ret, ok := x.tried[ch.tag()]; ok { // it was tried for a prereq of a state that then failed: its proposed changes did not come true
-		if changes, _ := ret.Get("changes"); pytext.Truth(changes) {
-			ret = ret.Set("changes", wire.Map{})
+		if changes, _ := ret.Get("changes"); value.Truth(changes) {
+			ret = ret.Set("changes", value.Map{})
 		}
 		ret = ret.Set("__run_num__", x.number).Set("__sls__", ch.sls).Set("__id__", ch.id).Set("name", ch.name)
 		x.number++
@@ -478,9 +477,9 @@ func (x *run) notRun(ch *chunk, result bool, comment string) {
 	}
 }
 
-func (x *run) notRunReturn(ch *chunk, result bool, comment string) wire.Map {
-	ret := wire.Map{
-		{Key: "changes", Value: wire.Map{}}, {Key: "result", Value: result}, {Key: "duration", Value: 0.0}, {Key: "start_time", Value: clock(x.o.deps.Now())},
+func (x *run) notRunReturn(ch *chunk, result bool, comment string) value.Map {
+	ret := value.Map{
+		{Key: "changes", Value: value.Map{}}, {Key: "result", Value: result}, {Key: "duration", Value: 0.0}, {Key: "start_time", Value: clock(x.o.deps.Now())},
 		{Key: "comment", Value: comment}, {Key: "__state_ran__", Value: false}, {Key: "__run_num__", Value: x.number},
 		{Key: "__sls__", Value: ch.sls}, {Key: "__id__", Value: ch.id}, {Key: "name", Value: ch.name},
 	}
@@ -489,7 +488,7 @@ func (x *run) notRunReturn(ch *chunk, result bool, comment string) wire.Map {
 }
 
 // subStates takes the returns that a function adds to its own.
-func (x *run) subStates(ch *chunk, tag string, ret wire.Map) {
+func (x *run) subStates(ch *chunk, tag string, ret value.Map) {
 	v, ok := ret.Get("sub_state_run")
 	if !ok {
 		return
@@ -497,15 +496,15 @@ func (x *run) subStates(ch *chunk, tag string, ret wire.Map) {
 	x.ret.set(tag, ret.Without("sub_state_run"))
 	subs, _ := v.([]any)
 	for _, s := range subs {
-		sub, _ := s.(wire.Map)
+		sub, _ := s.(value.Map)
 		v, _ := sub.Get("low")
-		low, ok := v.(wire.Map)
+		low, ok := v.(value.Map)
 		if !ok {
 			continue
 		}
 		x.number++
-		x.ret.set(newChunk(low).tag(), wire.Map{
-			{Key: "name", Value: ch.name}, {Key: "changes", Value: orElse(sub, "changes", wire.Map{})}, {Key: "result", Value: orElse(sub, "result", nil)},
+		x.ret.set(newChunk(low).tag(), value.Map{
+			{Key: "name", Value: ch.name}, {Key: "changes", Value: orElse(sub, "changes", value.Map{})}, {Key: "result", Value: orElse(sub, "result", nil)},
 			{Key: "duration", Value: orElse(sub, "duration", 0.0)}, {Key: "start_time", Value: orElse(sub, "start_time", clock(x.o.deps.Now()))},
 			{Key: "comment", Value: orElse(sub, "comment", "")}, {Key: "__state_ran__", Value: true}, {Key: "__run_num__", Value: x.number},
 			{Key: "__sls__", Value: ch.sls}, {Key: "__id__", Value: ch.id},
@@ -514,17 +513,17 @@ func (x *run) subStates(ch *chunk, tag string, ret wire.Map) {
 }
 
 // event tells the bus of a return, with state_events or fire_event.
-func (x *run) event(ch *chunk, ret wire.Map) {
+func (x *run) event(ch *chunk, ret value.Map) {
 	fire, _ := ch.get("fire_event")
-	if x.o.opts.Local || !x.o.opts.Events && !pytext.Truth(fire) || x.o.deps.Fire == nil {
+	if x.o.opts.Local || !x.o.opts.Events && !value.Truth(fire) || x.o.deps.Fire == nil {
 		return
 	}
-	data := wire.Map{{Key: "ret", Value: slices.Clone(ret)}}
+	data := value.Map{{Key: "ret", Value: slices.Clone(ret)}}
 	name, isText := fire.(string)
 	switch {
 	case fire == true:
 		v, _ := ret.Get("name")
-		name = pytext.Str(v)
+		name = value.Str(v)
 	case !isText:
 		number, _ := ret.Get("__run_num__")
 		n, _ := number.(int64)

@@ -14,7 +14,7 @@ import (
 	"clustermaster/internal/salttrees"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/salt/statemodules"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // with makes an orchestrator of high data with functions of the test's own beside test.*.
@@ -25,21 +25,23 @@ func with(deps orchestrate.Deps, o orchestrate.Options, own orchestrate.Table) *
 	}
 	deps.Functions, deps.Modules = all, noModules{}
 	if deps.Pillar == nil {
-		deps.Pillar = func(context.Context, string, wire.Map, string, string, wire.Map) (wire.Map, error) { return nil, nil }
+		deps.Pillar = func(context.Context, string, value.Map, string, string, value.Map) (value.Map, error) {
+			return nil, nil
+		}
 	}
 	o.ID, o.AutoOrder = "master1", true
 	return orchestrate.New(deps, o, nil, nil)
 }
 
-func function(run func(ctx context.Context, c orchestrate.Call) (wire.Map, error)) orchestrate.Function {
+func function(run func(ctx context.Context, c orchestrate.Call) (value.Map, error)) orchestrate.Function {
 	return orchestrate.Function{Params: []orchestrate.Param{orchestrate.Need("name")}, VarKwargs: true, Run: run}
 }
 
 // high runs high data of a YAML text.
-func high(t *testing.T, ctx context.Context, o *orchestrate.Orchestrator, text string) (wire.Map, error) {
+func high(t *testing.T, ctx context.Context, o *orchestrate.Orchestrator, text string) (value.Map, error) {
 	t.Helper()
 	ret, err := o.High(ctx, salttrees.YAML(t, text), orchestrate.Request{JID: "20260101000000000000", User: "root"})
-	m, ok := ret.(wire.Map)
+	m, ok := ret.(value.Map)
 	if err == nil && !ok {
 		t.Fatalf("not compiled: %v", ret)
 	}
@@ -47,9 +49,9 @@ func high(t *testing.T, ctx context.Context, o *orchestrate.Orchestrator, text s
 }
 
 // results are the ids with their results, in the order of the run.
-func results(ret wire.Map) (out []string) {
+func results(ret value.Map) (out []string) {
 	for _, p := range ret {
-		one := p.Value.(wire.Map)
+		one := p.Value.(value.Map)
 		result, _ := one.Get("result")
 		out = append(out, fmt.Sprintf("%s=%v", strings.Split(p.Key.(string), "_|-")[1], result))
 	}
@@ -68,16 +70,16 @@ func TestCancelled(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			o := with(orchestrate.Deps{}, orchestrate.Options{}, orchestrate.Table{
-				"own.wait": function(func(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+				"own.wait": function(func(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 					cancel()
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}),
-				"own.fail": function(func(_ context.Context, c orchestrate.Call) (wire.Map, error) {
+				"own.fail": function(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
 					time.AfterFunc(10*time.Millisecond, cancel)
 					return orchestrate.Return(c.Name, nil, false, "no"), nil
 				}),
-				"own.never": function(func(context.Context, orchestrate.Call) (wire.Map, error) {
+				"own.never": function(func(context.Context, orchestrate.Call) (value.Map, error) {
 					t.Error("a state ran after the end")
 					return nil, nil
 				}),
@@ -94,7 +96,7 @@ func TestParallelStatesRunAtOnce(t *testing.T) {
 	t.Parallel()
 	text := "a: {own: [meet, {parallel: true}]}\nb: {own: [meet, {parallel: true}]}\nc: {test: [nop, {require: [{own: a}, {own: b}]}]}"
 	met := make(chan string)
-	o := with(orchestrate.Deps{}, orchestrate.Options{}, orchestrate.Table{"own.meet": function(func(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+	o := with(orchestrate.Deps{}, orchestrate.Options{}, orchestrate.Table{"own.meet": function(func(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 		select {
 		case met <- c.Name:
 		case other := <-met:
@@ -110,7 +112,7 @@ func TestParallelStatesRunAtOnce(t *testing.T) {
 	}
 	var mu sync.Mutex
 	now, most := 0, 0
-	o = with(orchestrate.Deps{}, orchestrate.Options{MaxParallel: 1}, orchestrate.Table{"own.meet": function(func(_ context.Context, c orchestrate.Call) (wire.Map, error) {
+	o = with(orchestrate.Deps{}, orchestrate.Options{MaxParallel: 1}, orchestrate.Table{"own.meet": function(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
 		mu.Lock()
 		now++
 		most = max(most, now)
@@ -130,13 +132,13 @@ func TestParallelStatesRunAtOnce(t *testing.T) {
 // asked are pauses of a test.
 type asked struct {
 	mu        sync.Mutex
-	of        wire.Map
+	of        value.Map
 	forgotten string
 	looks     int
 	err       error
 }
 
-func (a *asked) Pause(context.Context, string) (wire.Map, error) {
+func (a *asked) Pause(context.Context, string) (value.Map, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.looks++
@@ -148,7 +150,7 @@ func (a *asked) Forget(_ context.Context, jid string) error {
 	return nil
 }
 
-func (a *asked) set(m wire.Map) {
+func (a *asked) set(m value.Map) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.of = m
@@ -199,16 +201,16 @@ func TestPauses(t *testing.T) {
 // TestReturnsOfFunctions: what functions may give back, wrong as it may be, becomes a return.
 func TestReturnsOfFunctions(t *testing.T) {
 	t.Parallel()
-	give := func(ret wire.Map, err error) orchestrate.Function {
-		return function(func(context.Context, orchestrate.Call) (wire.Map, error) { return slices.Clone(ret), err })
+	give := func(ret value.Map, err error) orchestrate.Function {
+		return function(func(context.Context, orchestrate.Call) (value.Map, error) { return slices.Clone(ret), err })
 	}
 	o := with(orchestrate.Deps{}, orchestrate.Options{}, orchestrate.Table{
-		"own.nothing": give(nil, nil), "own.changes": give(wire.Map{{Key: "changes", Value: "x"}}, nil), "own.little": give(wire.Map{{Key: "changes", Value: wire.Map{}}}, nil),
+		"own.nothing": give(nil, nil), "own.changes": give(value.Map{{Key: "changes", Value: "x"}}, nil), "own.little": give(value.Map{{Key: "changes", Value: value.Map{}}}, nil),
 		"own.number": give(orchestrate.Return("n", nil, int64(5), []any{"one", int64(2)}), nil), "own.error": give(nil, errors.New("it broke")),
-		"own.panic": function(func(context.Context, orchestrate.Call) (wire.Map, error) { panic("oh") }),
-		"own.sub": give(append(orchestrate.Return("n", nil, true, ""), wire.Pair{Key: "sub_state_run", Value: []any{wire.Map{
-			{Key: "low", Value: wire.Map{{Key: "state", Value: "x"}, {Key: "__id__", Value: "y"}, {Key: "name", Value: "z"}, {Key: "fun", Value: "f"}}},
-			{Key: "result", Value: false}, {Key: "changes", Value: wire.Map{}},
+		"own.panic": function(func(context.Context, orchestrate.Call) (value.Map, error) { panic("oh") }),
+		"own.sub": give(append(orchestrate.Return("n", nil, true, ""), value.Pair{Key: "sub_state_run", Value: []any{value.Map{
+			{Key: "low", Value: value.Map{{Key: "state", Value: "x"}, {Key: "__id__", Value: "y"}, {Key: "name", Value: "z"}, {Key: "fun", Value: "f"}}},
+			{Key: "result", Value: false}, {Key: "changes", Value: value.Map{}},
 		}}}), nil),
 	})
 	ret, err := high(t, t.Context(), o, "nothing: {own: [nothing]}\nchanges: {own: [changes]}\nlittle: {own: [little]}\nnumber: {own: [number]}\nerror: {own: [error]}\npanic: {own: [panic]}\nsub: {own: [sub]}")
@@ -221,7 +223,7 @@ func TestReturnsOfFunctions(t *testing.T) {
 		"error": "An exception occurred in this state: it broke\n", "panic": "An exception occurred in this state: function own.panic broke: oh; the master's log has the details\n", "sub": "", "y": "",
 	}
 	for _, p := range ret {
-		one := p.Value.(wire.Map)
+		one := p.Value.(value.Map)
 		id := strings.Split(p.Key.(string), "_|-")[1]
 		if comment, _ := one.Get("comment"); comment != want[id] {
 			t.Errorf("%s: %q, want %q", id, comment, want[id])
@@ -241,15 +243,15 @@ func TestReloadPillar(t *testing.T) {
 	t.Parallel()
 	made := 0
 	var seen []string
-	o := with(orchestrate.Deps{Pillar: func(_ context.Context, id string, _ wire.Map, saltenv, _ string, over wire.Map) (wire.Map, error) {
+	o := with(orchestrate.Deps{Pillar: func(_ context.Context, id string, _ value.Map, saltenv, _ string, over value.Map) (value.Map, error) {
 		made++
-		return wire.Map{{Key: "n", Value: int64(made)}, {Key: "id", Value: id}}, nil
-	}}, orchestrate.Options{MergeStrategy: "recurse"}, orchestrate.Table{"own.see": function(func(_ context.Context, c orchestrate.Call) (wire.Map, error) {
+		return value.Map{{Key: "n", Value: int64(made)}, {Key: "id", Value: id}}, nil
+	}}, orchestrate.Options{MergeStrategy: "recurse"}, orchestrate.Table{"own.see": function(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
 		n, _ := c.Master.Pillar.Get("n")
 		seen = append(seen, fmt.Sprint(n, c.Master.Pillar.String("id"), c.Env))
 		return orchestrate.Return(c.Name, nil, true, ""), nil
 	})})
-	_, err := o.High(t.Context(), salttrees.YAML(t, "a: {own: [see, {reload_pillar: true}]}\nb: {own: [see, {saltenv: dev}]}"), orchestrate.Request{Pillar: wire.Map{{Key: "id", Value: "over"}}})
+	_, err := o.High(t.Context(), salttrees.YAML(t, "a: {own: [see, {reload_pillar: true}]}\nb: {own: [see, {saltenv: dev}]}"), orchestrate.Request{Pillar: value.Map{{Key: "id", Value: "over"}}})
 	if want := []string{"1overbase", "2overdev"}; err != nil || !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q: %v", seen, want, err)
 	}
@@ -259,7 +261,7 @@ func TestReloadPillar(t *testing.T) {
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	var got []string
-	see := func(_ context.Context, c orchestrate.Call) (wire.Map, error) {
+	see := func(_ context.Context, c orchestrate.Call) (value.Map, error) {
 		got = append(got, strings.TrimSpace(fmt.Sprintln(c.Fun, c.SFun, c.Args, c.Test, c.User, c.ID, c.SLS, c.Umask, c.Watched)))
 		return orchestrate.Return(c.Name, nil, true, ""), nil
 	}
@@ -280,20 +282,20 @@ func TestPillarOverride(t *testing.T) {
 	for _, c := range []struct{ enc, want string }{{"", "sealed kept"}, {"GPG", "plain kept"}, {"yaml", "sealed kept"}} {
 		var seen string
 		o := with(orchestrate.Deps{
-			Pillar: func(context.Context, string, wire.Map, string, string, wire.Map) (wire.Map, error) {
-				return wire.Map{{Key: "a", Value: "old"}, {Key: "b", Value: "kept"}}, nil
+			Pillar: func(context.Context, string, value.Map, string, string, value.Map) (value.Map, error) {
+				return value.Map{{Key: "a", Value: "old"}, {Key: "b", Value: "kept"}}, nil
 			},
 			Decrypt: func(_ context.Context, v any, renderer string) (any, error) {
 				if renderer != "gpg" {
 					t.Errorf("decrypted by %s", renderer)
 				}
-				return v.(wire.Map).Set("a", "plain"), nil
+				return v.(value.Map).Set("a", "plain"), nil
 			},
-		}, orchestrate.Options{DecryptRenderers: []string{"gpg"}}, orchestrate.Table{"own.see": function(func(_ context.Context, c orchestrate.Call) (wire.Map, error) {
+		}, orchestrate.Options{DecryptRenderers: []string{"gpg"}}, orchestrate.Table{"own.see": function(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
 			seen = c.Master.Pillar.String("a") + " " + c.Master.Pillar.String("b")
 			return orchestrate.Return(c.Name, nil, true, ""), nil
 		})})
-		_, err := o.High(t.Context(), salttrees.YAML(t, "a: {own: [see]}"), orchestrate.Request{Pillar: wire.Map{{Key: "a", Value: "sealed"}}, PillarEnc: c.enc})
+		_, err := o.High(t.Context(), salttrees.YAML(t, "a: {own: [see]}"), orchestrate.Request{Pillar: value.Map{{Key: "a", Value: "sealed"}}, PillarEnc: c.enc})
 		if err != nil || seen != c.want {
 			t.Errorf("%q: %q, want %q: %v", c.enc, seen, c.want, err)
 		}

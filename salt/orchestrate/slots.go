@@ -7,14 +7,14 @@ import (
 	"strings"
 
 	"clustermaster/salt/modules"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // slotMark begins a text that is filled with the return of an execution module's function when the state runs.
 const slotMark = "__slot__:"
 
 // slots fills the slots among arguments: texts, and texts one level down in maps, lists, and maps in lists.
-func (x *run) slots(ctx context.Context, who modules.Minion, args wire.Map) (wire.Map, error) {
+func (x *run) slots(ctx context.Context, who modules.Minion, args value.Map) (value.Map, error) {
 	out := slices.Clone(args)
 	for i, p := range out {
 		v, err := x.slot(ctx, who, p.Value, 2)
@@ -33,7 +33,7 @@ func (x *run) slot(ctx context.Context, who modules.Minion, v any, levels int) (
 		if strings.HasPrefix(v, slotMark) {
 			return x.fill(ctx, who, v)
 		}
-	case wire.Map:
+	case value.Map:
 		out := slices.Clone(v)
 		for i, p := range v {
 			if text, ok := p.Value.(string); ok {
@@ -79,7 +79,7 @@ func (x *run) fill(ctx context.Context, who modules.Minion, slot string) (any, e
 	}
 	call, more, added := strings.Cut(parts[2], "~")
 	if _, path, ok := strings.Cut(call[strings.LastIndexByte(call, ')')+1:], "."); ok {
-		v = traverse(v, strings.Split(strings.TrimSpace(path), "."))
+		v, _ = value.Traverse(v, strings.TrimSpace(path), ".")
 	}
 	if text, ok := v.(string); ok && added {
 		more = strings.TrimSpace(more)
@@ -92,7 +92,7 @@ func (x *run) fill(ctx context.Context, who modules.Minion, slot string) (any, e
 }
 
 // parseCall reads a call such as module.function(a, 'b', key=c): Salt's parse_function. All arguments are texts.
-func parseCall(text string) (fun string, args []any, kwargs wire.Map, ok bool, err error) {
+func parseCall(text string) (fun string, args []any, kwargs value.Map, ok bool, err error) {
 	tokens, err := shellTokens(text)
 	if err != nil {
 		return "", nil, nil, false, err

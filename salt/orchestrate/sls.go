@@ -7,12 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/render"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Files are file_roots.
@@ -35,7 +33,7 @@ type Modules interface {
 	// Has reports whether a function is there; a name that ends with a dot asks for any function of that module.
 	Has(name string) bool
 	// Call runs a function. One that is not there is modules.ErrUnknown.
-	Call(ctx context.Context, m modules.Minion, fun string, args []any, kwargs wire.Map) (any, error)
+	Call(ctx context.Context, m modules.Minion, fun string, args []any, kwargs value.Map) (any, error)
 }
 
 // reader makes high data from SLS files: Salt's render_highstate.
@@ -108,16 +106,16 @@ func cleanExtends(high *dict) {
 		return
 	}
 	var out []any
-	seen := map[string][]wire.Pair{}
+	seen := map[string][]value.Pair{}
 	for _, e := range exts {
-		m, _ := e.(wire.Map)
+		m, _ := e.(value.Map)
 		for _, p := range m {
 			key := keyText(p.Key)
-			if slices.ContainsFunc(seen[key], func(o wire.Pair) bool { return dictupdate.Equal(o.Value, p.Value) }) {
+			if slices.ContainsFunc(seen[key], func(o value.Pair) bool { return value.Equal(o.Value, p.Value) }) {
 				continue
 			}
 			seen[key] = append(seen[key], p)
-			out = append(out, wire.Map{p})
+			out = append(out, value.Map{p})
 		}
 	}
 	high.set("__extend__", out)
@@ -168,15 +166,15 @@ func (r *reader) sls(ctx context.Context, sls, env string, depth int) (*dict, er
 	if r.rendered++; r.rendered > maxRendered {
 		return nil, fmt.Errorf("include SLS %q: more than %d files: %w", sls, maxRendered, errTooMuch)
 	}
-	package_, value, err := r.file(ctx, sls, env)
-	if err != nil || !pytext.Truth(value) {
+	package_, val, err := r.file(ctx, sls, env)
+	if err != nil || !value.Truth(val) {
 		return nil, err
 	}
-	m, ok := value.(wire.Map)
+	m, ok := val.(value.Map)
 	if !ok {
 		r.fault("SLS %s does not render to a dictionary", sls)
 		if depth == 0 {
-			r.fault("Error when rendering state with contents: %s", show(value))
+			r.fault("Error when rendering state with contents: %s", show(val))
 		}
 		return nil, nil
 	}
@@ -184,7 +182,7 @@ func (r *reader) sls(ctx context.Context, sls, env string, depth int) (*dict, er
 	if err != nil {
 		return nil, fmt.Errorf("read SLS %q: %w", sls, err)
 	}
-	m, _ = made.(wire.Map)
+	m, _ = made.(value.Map)
 	state := dictOf(m)
 	var includes []any
 	if v, ok := state.get("include"); ok {
@@ -207,7 +205,7 @@ func (r *reader) sls(ctx context.Context, sls, env string, depth int) (*dict, er
 }
 
 // file finds and renders an SLS file. A nil value is one that is not there or has an error.
-func (r *reader) file(ctx context.Context, sls, env string) (package_ bool, value any, err error) {
+func (r *reader) file(ctx context.Context, sls, env string) (package_ bool, val any, err error) {
 	base := strings.ReplaceAll(sls, ".", "/")
 	var abs string
 	var data []byte
@@ -226,7 +224,7 @@ func (r *reader) file(ctx context.Context, sls, env string) (package_ bool, valu
 		src := render.Source{Path: abs, SLS: sls, SaltEnv: env, Data: data}
 		who := r.who
 		who.Saltenv = env
-		value, err = r.renderer.Render(ctx, src, r.pipe, render.Context{ID: r.who.ID, Grains: r.who.Grains, Pillar: r.who.Pillar, Opts: r.who.Opts}, host{r, who})
+		val, err = r.renderer.Render(ctx, src, r.pipe, render.Context{ID: r.who.ID, Grains: r.who.Grains, Pillar: r.who.Pillar, Opts: r.who.Opts}, host{r, who})
 	}
 	r.done[env+":"+sls] = true
 	if ctx.Err() != nil {
@@ -236,15 +234,15 @@ func (r *reader) file(ctx context.Context, sls, env string) (package_ bool, valu
 		r.fault("Rendering SLS '%s:%s' failed: %s", env, sls, err)
 		return false, nil, nil
 	}
-	return package_, value, nil
+	return package_, val, nil
 }
 
 // include works one entry of a list of includes into a state.
 func (r *reader) include(ctx context.Context, state *dict, entry any, sls, env string, package_ bool, depth int) error {
 	const anyMatch = "_xenv"
 	from, name := env, entry
-	if m, ok := entry.(wire.Map); ok && len(m) > 0 {
-		from, name = pytext.Str(m[len(m)-1].Key), m[len(m)-1].Value
+	if m, ok := entry.(value.Map); ok && len(m) > 0 {
+		from, name = value.Str(m[len(m)-1].Key), m[len(m)-1].Value
 	}
 	want, ok := name.(string)
 	if !ok {
@@ -313,7 +311,7 @@ func (r *reader) include(ctx context.Context, state *dict, entry any, sls, env s
 			continue
 		}
 		for i, p := range made.pairs {
-			if body, ok := p.Value.(wire.Map); ok && !hidden(p.Key) {
+			if body, ok := p.Value.(value.Map); ok && !hidden(p.Key) {
 				list, _ := orElse(body, "__sls_included_from__", []any{}).([]any)
 				made.pairs[i].Value = body.Set("__sls_included_from__", append(list, sls))
 			}
@@ -332,11 +330,11 @@ func (r *reader) merge(high, state *dict) {
 		}
 	}
 	for _, p := range state.pairs {
-		if old, ok := high.get(p.Key); ok && !dictupdate.Equal(old, p.Value) {
-			a, _ := old.(wire.Map)
-			b, _ := p.Value.(wire.Map)
+		if old, ok := high.get(p.Key); ok && !value.Equal(old, p.Value) {
+			a, _ := old.(value.Map)
+			b, _ := p.Value.(value.Map)
 			r.fault("Detected conflicting IDs, SLS IDs need to be globally unique.\n    The conflicting ID is '%s' and is found in SLS '%s:%s' and SLS '%s:%s'",
-				pytext.Str(p.Key), a.String("__env__"), show(slsOf(a)), b.String("__env__"), show(slsOf(b)))
+				value.Str(p.Key), a.String("__env__"), show(slsOf(a)), b.String("__env__"), show(slsOf(b)))
 		}
 		high.set(p.Key, p.Value)
 	}
@@ -347,24 +345,24 @@ func (r *reader) handleExtend(state *dict, sls, env string) {
 	if !ok {
 		return
 	}
-	ext, ok := v.(wire.Map)
+	ext, ok := v.(value.Map)
 	if !ok {
 		r.fault("Extension value in SLS '%s' is not a dictionary", sls)
 		return
 	}
 	for i, p := range ext {
-		body, ok := p.Value.(wire.Map)
+		body, ok := p.Value.(value.Map)
 		if !ok {
-			r.fault("Extension name '%s' in SLS '%s' is not a dictionary", pytext.Str(p.Key), sls)
+			r.fault("Extension name '%s' in SLS '%s' is not a dictionary", value.Str(p.Key), sls)
 			continue
 		}
 		if _, has := body.Get("__sls__"); !has {
-			body = append(body, wire.Pair{Key: "__sls__", Value: sls})
+			body = append(body, value.Pair{Key: "__sls__", Value: sls})
 		}
 		if _, has := body.Get("__env__"); !has {
-			body = append(body, wire.Pair{Key: "__env__", Value: env})
+			body = append(body, value.Pair{Key: "__env__", Value: env})
 		}
-		ext[i].Value = r.split(body, pytext.Str(p.Key), sls, func(string) {})
+		ext[i].Value = r.split(body, value.Str(p.Key), sls, func(string) {})
 	}
 	state.set("__extend__", append(state.list("__extend__"), ext))
 }
@@ -384,35 +382,35 @@ func (r *reader) handleExclude(state *dict, sls string) {
 // declarations gives each id its SLS and environment, and takes functions out of names such as test.nop.
 func (r *reader) declarations(state *dict, sls, env string) {
 	for i, p := range state.pairs {
-		body, ok := p.Value.(wire.Map)
+		body, ok := p.Value.(value.Map)
 		if !ok {
 			if p.Key == "__extend__" || p.Key == "__exclude__" {
 				continue
 			}
 			if short, _ := p.Value.(string); strings.Contains(short, ".") {
 				parts := strings.Split(short, ".")
-				state.pairs[i].Value = wire.Map{{Key: "__sls__", Value: sls}, {Key: "__env__", Value: env}, {Key: parts[0], Value: []any{parts[1]}}}
+				state.pairs[i].Value = value.Map{{Key: "__sls__", Value: sls}, {Key: "__env__", Value: env}, {Key: parts[0], Value: []any{parts[1]}}}
 				continue
 			}
-			r.fault("ID %s in SLS %s is not a dictionary", pytext.Str(p.Key), sls)
+			r.fault("ID %s in SLS %s is not a dictionary", value.Str(p.Key), sls)
 			continue
 		}
-		id := pytext.Str(p.Key)
+		id := value.Str(p.Key)
 		body = r.split(body, id, sls, func(string) {
 			r.fault("ID '%s' in SLS '%s' contains multiple state declarations of the same type", id, sls)
 		})
 		if _, has := body.Get("__sls__"); !has {
-			body = append(body, wire.Pair{Key: "__sls__", Value: sls})
+			body = append(body, value.Pair{Key: "__sls__", Value: sls})
 		}
 		if _, has := body.Get("__env__"); !has {
-			body = append(body, wire.Pair{Key: "__env__", Value: env})
+			body = append(body, value.Pair{Key: "__env__", Value: env})
 		}
 		state.pairs[i].Value = body
 	}
 }
 
 // split turns a declaration such as test.nop into test with the function among its arguments. twice is told of a module that comes twice.
-func (r *reader) split(body wire.Map, id, sls string, twice func(module string)) wire.Map {
+func (r *reader) split(body value.Map, id, sls string, twice func(module string)) value.Map {
 	if len(body) > maxDeclarations {
 		r.fault("ID '%s' in SLS '%s' has more than %d states", id, sls, maxDeclarations)
 		return body[:0:0]
@@ -421,7 +419,7 @@ func (r *reader) split(body wire.Map, id, sls string, twice func(module string))
 	for _, p := range slices.Clone(body) {
 		key, text := p.Key.(string)
 		if !text {
-			r.fault("State '%s' of ID '%s' in SLS '%s' is not formed as a string, but is type %s", pytext.Str(p.Key), id, sls, typeName(p.Key))
+			r.fault("State '%s' of ID '%s' in SLS '%s' is not formed as a string, but is type %s", value.Str(p.Key), id, sls, typeName(p.Key))
 			continue
 		}
 		args, isList := p.Value.([]any)
@@ -449,7 +447,7 @@ func (r *reader) number(state *dict) {
 		return
 	}
 	for i, p := range state.pairs {
-		body, ok := p.Value.(wire.Map)
+		body, ok := p.Value.(value.Map)
 		if !ok {
 			switch p.Value.(type) {
 			case string, []any, []byte:
@@ -464,13 +462,13 @@ func (r *reader) number(state *dict) {
 				continue
 			}
 			if slices.ContainsFunc(args, func(arg any) bool {
-				m, _ := arg.(wire.Map)
+				m, _ := arg.(value.Map)
 				entry, ok := first(m)
 				return ok && entry.Key == "order"
 			}) {
 				continue
 			}
-			body[j].Value = append(args, wire.Map{{Key: "order", Value: r.order}})
+			body[j].Value = append(args, value.Map{{Key: "order", Value: r.order}})
 			r.order++
 		}
 		state.pairs[i].Value = body
@@ -490,7 +488,7 @@ var (
 )
 
 // Call runs an execution module's function on the master.
-func (h host) Call(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+func (h host) Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
 	v, err := h.r.modules.Call(ctx, h.who, fun, args, kwargs)
 	if errors.Is(err, modules.ErrUnknown) {
 		return nil, fmt.Errorf("function %s: %w", fun, render.ErrUnknownFunction)

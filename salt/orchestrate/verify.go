@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // show is Python's str() of a value that came out of an SLS file, where maps are of a class of their own.
@@ -20,7 +19,7 @@ func show(v any) string {
 
 func appendShown(b *strings.Builder, v any) {
 	switch v := v.(type) {
-	case wire.Map:
+	case value.Map:
 		b.WriteString("OrderedDict(")
 		if len(v) > 0 {
 			b.WriteByte('[')
@@ -28,7 +27,7 @@ func appendShown(b *strings.Builder, v any) {
 				if i > 0 {
 					b.WriteString(", ")
 				}
-				b.WriteString("(" + pytext.Repr(p.Key) + ", ")
+				b.WriteString("(" + value.Repr(p.Key) + ", ")
 				appendShown(b, p.Value)
 				b.WriteByte(')')
 			}
@@ -45,15 +44,15 @@ func appendShown(b *strings.Builder, v any) {
 		}
 		b.WriteByte(']')
 	default:
-		b.WriteString(pytext.Repr(v))
+		b.WriteString(value.Repr(v))
 	}
 }
 
 // verifyHigh notes what is not as high data has to be: Salt's _verify_high, in its order.
 func (c *compilation) verifyHigh() {
 	for _, p := range c.high.pairs {
-		body, isMap := p.Value.(wire.Map)
-		id := pytext.Str(p.Key)
+		body, isMap := p.Value.(value.Map)
+		id := value.Str(p.Key)
 		if _, text := p.Key.(string); !text {
 			c.fault("ID '%s' in SLS '%s' is not formed as a string, but is type %s. It may need to be quoted.", id, show(slsOf(body)), typeName(p.Key))
 		} else if strings.HasPrefix(id, "__") {
@@ -64,14 +63,14 @@ func (c *compilation) verifyHigh() {
 			continue
 		}
 		for _, decl := range body {
-			if name := pytext.Str(decl.Key); !strings.HasPrefix(name, "__") {
+			if name := value.Str(decl.Key); !strings.HasPrefix(name, "__") {
 				c.verifyDeclaration(id, show(slsOf(body)), name, decl.Value)
 			}
 		}
 	}
 }
 
-func slsOf(body wire.Map) any {
+func slsOf(body value.Map) any {
 	v, _ := body.Get("__sls__")
 	return v
 }
@@ -97,7 +96,7 @@ func (c *compilation) verifyDeclaration(id, sls, state string, v any) {
 			if strings.Contains(strings.TrimSpace(arg), " ") {
 				c.fault(`The function "%s" in state "%s" in SLS "%s" has whitespace, a function with whitespace is not supported, perhaps this is an argument that is missing a ":"`, arg, id, sls)
 			}
-		case wire.Map:
+		case value.Map:
 			c.verifyArgument(id, sls, arg)
 		}
 	}
@@ -109,13 +108,13 @@ func (c *compilation) verifyDeclaration(id, sls, state string, v any) {
 	}
 }
 
-func (c *compilation) verifyArgument(id, sls string, arg wire.Map) {
+func (c *compilation) verifyArgument(id, sls string, arg value.Map) {
 	entry, ok := first(arg)
 	if !ok {
 		c.fault("State '%s' in SLS '%s' has an argument that is an empty dictionary", id, sls)
 		return
 	}
-	key := pytext.Str(entry.Key)
+	key := value.Str(entry.Key)
 	list, isList := entry.Value.([]any)
 	if key == "names" && !isList {
 		c.fault("The 'names' argument in state '%s' in SLS '%s' needs to be formed as a list", id, sls)
@@ -136,20 +135,20 @@ func (c *compilation) verifyArgument(id, sls string, arg wire.Map) {
 }
 
 func (c *compilation) verifyRequisite(id, sls string, req any) {
-	key, value := any("id"), req
+	key, val := any("id"), req
 	if _, text := req.(string); !text {
 		var ok bool
-		if key, value, ok = single(req); !ok {
+		if key, val, ok = single(req); !ok {
 			c.fault("Requisite declaration %s in state %s in SLS %s is not formed as a single key dictionary", show(req), id, sls)
 			return
 		}
 	}
-	name := pytext.Str(key)
+	name := value.Str(key)
 	if module, _, dotted := strings.Cut(name, "."); dotted {
 		c.fault("Invalid requisite type '%s' in state '%s', in SLS '%s'. Requisite types must not contain dots, did you mean '%s'?", name, id, sls, module)
 	}
-	switch value.(type) {
-	case []any, wire.Map:
-		c.errors = append(c.errors, fmt.Sprintf("Illegal requisite \"%s\" in SLS \"%s\", please check your syntax.\n", show(value), sls))
+	switch val.(type) {
+	case []any, value.Map:
+		c.errors = append(c.errors, fmt.Sprintf("Illegal requisite \"%s\" in SLS \"%s\", please check your syntax.\n", show(val), sls))
 	}
 }

@@ -5,8 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 var countInID = regexp.MustCompile(`\((\d+)\)$`)
@@ -25,10 +24,10 @@ func compressedCount(parts []string) int {
 
 // compressIDs joins the states of one id, sls and result into one (option state_compress_ids): the earliest start, the sum of durations, the changes by
 // name. Data that it can't make sense of stays as it is.
-func compressIDs(hosts wire.Map) wire.Map {
-	out := make(wire.Map, 0, len(hosts))
+func compressIDs(hosts value.Map) value.Map {
+	out := make(value.Map, 0, len(hosts))
 	for _, p := range hosts {
-		states, ok := p.Value.(wire.Map)
+		states, ok := p.Value.(value.Map)
 		if !ok {
 			return hosts
 		}
@@ -36,49 +35,49 @@ func compressIDs(hosts wire.Map) wire.Map {
 		if !ok {
 			return hosts
 		}
-		out = append(out, wire.Pair{Key: p.Key, Value: joined})
+		out = append(out, value.Pair{Key: p.Key, Value: joined})
 	}
 	return out
 }
 
-func compressHost(states wire.Map) (wire.Map, bool) {
+func compressHost(states value.Map) (value.Map, bool) {
 	groups := make([]string, len(states))
 	sizes := map[string]int{}
 	for i, p := range states {
-		info, ok := p.Value.(wire.Map)
+		info, ok := p.Value.(value.Map)
 		if !ok {
 			return nil, false
 		}
-		words := []string{strings.Split(pytext.Str(p.Key), "_|-")[0]}
+		words := []string{strings.Split(value.Str(p.Key), "_|-")[0]}
 		for _, key := range []string{"__id__", "__sls__", "result"} {
 			v, ok := info.Get(key)
 			if !ok {
 				return nil, false
 			}
-			words = append(words, pytext.Str(v))
+			words = append(words, value.Str(v))
 		}
 		groups[i] = strings.Join(words, "_")
 		sizes[groups[i]]++
 	}
-	out := wire.Map{}
+	out := value.Map{}
 	for i, p := range states {
-		info := p.Value.(wire.Map)
+		info := p.Value.(value.Map)
 		if sizes[groups[i]] == 1 {
-			out = out.Set(pytext.Str(p.Key), info)
+			out = out.Set(value.Str(p.Key), info)
 			continue
 		}
-		parts := strings.Split(pytext.Str(p.Key), "_|-")
+		parts := strings.Split(value.Str(p.Key), "_|-")
 		if len(parts) != 4 {
 			return nil, false
 		}
 		id, _ := info.Get("__id__")
 		sls, _ := info.Get("__sls__")
 		result, _ := info.Get("result")
-		parts[2] = "state_compressed_" + pytext.Str(sls) + "_" + pytext.Str(id) + "_" + pytext.Str(result)
-		parts[1] = pytext.Str(id) + " (" + strconv.Itoa(sizes[groups[i]]) + ")"
+		parts[2] = "state_compressed_" + value.Str(sls) + "_" + value.Str(id) + "_" + value.Str(result)
+		parts[1] = value.Str(id) + " (" + strconv.Itoa(sizes[groups[i]]) + ")"
 		tag := strings.Join(parts, "_|-")
 		if first, ok := out.Get(tag); ok {
-			info = joinStates(first.(wire.Map), info)
+			info = joinStates(first.(value.Map), info)
 		}
 		out = out.Set(tag, info)
 	}
@@ -86,8 +85,8 @@ func compressHost(states wire.Map) (wire.Map, bool) {
 }
 
 // joinStates folds one more state into the compressed one.
-func joinStates(first, more wire.Map) wire.Map {
-	out := append(wire.Map(nil), first...)
+func joinStates(first, more value.Map) value.Map {
+	out := append(value.Map(nil), first...)
 	if runNumber(more) < runNumber(first) {
 		n, _ := more.Get("__run_num__")
 		out = out.Set("__run_num__", n)
@@ -103,19 +102,19 @@ func joinStates(first, more wire.Map) wire.Map {
 	}
 	mine, _ := first.Get("changes")
 	theirs, _ := more.Get("changes")
-	if !truthy(theirs) {
+	if !value.Truth(theirs) {
 		return out
 	}
 	name, _ := more.Get("name")
-	all := wire.Map{}
-	if m, ok := mine.(wire.Map); ok && len(m) > 0 {
-		if have, ok := m.Get("compressed changes"); ok && truthy(have) {
-			all, _ = have.(wire.Map)
+	all := value.Map{}
+	if m, ok := mine.(value.Map); ok && len(m) > 0 {
+		if have, ok := m.Get("compressed changes"); ok && value.Truth(have) {
+			all, _ = have.(value.Map)
 		} else {
 			firstName, _ := first.Get("name")
-			all = wire.Map{{Key: firstName, Value: m}}
+			all = value.Map{{Key: firstName, Value: m}}
 		}
 	}
-	all = append(wire.Map(nil), all...).Set(pytext.Str(name), theirs)
-	return out.Set("changes", wire.Map{{Key: "compressed changes", Value: all}})
+	all = append(value.Map(nil), all...).Set(value.Str(name), theirs)
+	return out.Set("changes", value.Map{{Key: "compressed changes", Value: all}})
 }

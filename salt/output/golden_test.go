@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // golden.json is made by testdata/golden.py from the outputters of Salt 3008.3.
@@ -39,7 +39,7 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		value, err := wire.Unpack(packed)
+		val, err := value.Unpack(packed)
 		if err != nil {
 			t.Fatalf("%s: %v", s.Name, err)
 		}
@@ -51,7 +51,7 @@ func TestGolden(t *testing.T) {
 				if color {
 					want = c.Color
 				}
-				if got := o.Text(Result{Value: value, Outputter: c.Outputter, Retcode: retcode}); got != want {
+				if got := o.Text(Result{Value: val, Outputter: c.Outputter, Retcode: retcode}); got != want {
 					t.Errorf("%s as %s %v color=%v\n--- got\n%s\n--- want\n%s\n--- %q\n--- %q", s.Name, c.Outputter, c.Opts, color, got, want, got, want)
 				}
 			}

@@ -1,12 +1,12 @@
 package output
 
 import (
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // highstateText prints the results of states, one block each, with a summary for each minion.
@@ -20,14 +20,14 @@ func highstates(o Options, v any, level int) (string, error) {
 		return x, nil
 	case nil:
 		return "None", nil
-	case wire.Map:
+	case value.Map:
 		x = withoutRetcode(x)
 		if o.StateCompress {
 			x = compressIDs(x)
 		}
 		hosts := make([]string, 0, len(x))
 		for _, p := range x {
-			text, _, err := host(o, pytext.Str(p.Key), p.Value, level)
+			text, _, err := host(o, value.Str(p.Key), p.Value, level)
 			if err != nil {
 				return "", err
 			}
@@ -41,24 +41,24 @@ func highstates(o Options, v any, level int) (string, error) {
 // unwrap takes away the envelopes of orchestrations and of the job cache.
 func unwrap(v any) any {
 	for _, key := range []string{"return", "data"} {
-		if m, ok := v.(wire.Map); ok {
+		if m, ok := v.(value.Map); ok {
 			if inner, ok := m.Get(key); ok {
 				v = inner
 			}
 		}
 	}
-	m, ok := v.(wire.Map)
+	m, ok := v.(value.Map)
 	if !ok || len(m) != 1 {
 		return v
 	}
-	one, ok := m[0].Value.(wire.Map)
+	one, ok := m[0].Value.(value.Map)
 	if !ok {
 		return v
 	}
 	_, hasJID := one.Get("jid")
 	_, hasFun := one.Get("fun")
 	ret, _ := one.Get("return")
-	if inner, ok := ret.(wire.Map); ok && hasJID && hasFun {
+	if inner, ok := ret.(value.Map); ok && hasJID && hasFun {
 		if data, ok := inner.Get("data"); ok {
 			return data
 		}
@@ -67,7 +67,7 @@ func unwrap(v any) any {
 }
 
 // withoutRetcode drops the retcode that an orchestration carries beside its master.
-func withoutRetcode(m wire.Map) wire.Map {
+func withoutRetcode(m value.Map) value.Map {
 	masters := 0
 	for _, p := range m {
 		if id, ok := p.Key.(string); ok && strings.HasSuffix(id, "_master") {
@@ -141,7 +141,7 @@ func host(o Options, id string, v any, level int) (text string, changed bool, er
 	switch x := v.(type) {
 	case int64, uint64, bool:
 		s.changed = 1
-		s.add(s.head, "    "+pytext.Repr(x))
+		s.add(s.head, "    "+value.Repr(x))
 		s.head = s.c.cyan
 	case string:
 		s.changed = 1
@@ -153,13 +153,13 @@ func host(o Options, id string, v any, level int) (text string, changed bool, er
 		s.head = s.c.lightRed
 		s.lines = append(s.lines, "    "+s.head+"Data failed to compile:"+s.c.end)
 		for _, e := range x {
-			text := pytext.Str(e)
+			text := value.Str(e)
 			if _, ok := e.(string); ok {
 				text = o.stripEscape(text)
 			}
 			s.add(s.head, "----------\n    "+text)
 		}
-	case wire.Map:
+	case value.Map:
 		if err := s.states(x); err != nil {
 			return "", false, err
 		}
@@ -173,17 +173,17 @@ func host(o Options, id string, v any, level int) (text string, changed bool, er
 type entry struct {
 	tag   string
 	parts []string // module, id, name, function
-	ret   wire.Map
+	ret   value.Map
 }
 
-func (s *stateLog) states(m wire.Map) error {
+func (s *stateLog) states(m value.Map) error {
 	var entries []entry
 	for _, p := range m {
-		ret, ok := p.Value.(wire.Map)
+		ret, ok := p.Value.(value.Map)
 		if !ok {
 			continue
 		}
-		tag := pytext.Str(p.Key)
+		tag := value.Str(p.Key)
 		if _, ordered := ret.Get("__run_num__"); !ordered && tag != "changes" && len(ret) > 0 {
 			s.lines = append([]string{"The State execution failed to record the order in which all states were executed. The state return missing data is:",
 				pformat(ret, 1)}, s.lines...)
@@ -201,7 +201,7 @@ func (s *stateLog) states(m wire.Map) error {
 	return nil
 }
 
-func runNumber(ret wire.Map) float64 {
+func runNumber(ret value.Map) float64 {
 	v, _ := ret.Get("__run_num__")
 	f, _ := toFloat(v)
 	return f
@@ -221,7 +221,7 @@ func toFloat(v any) (float64, bool) {
 		f, err := strconv.ParseFloat(strings.TrimSpace(x), 64)
 		return f, err == nil
 	}
-	if s, ok := pytext.Int(v); ok {
+	if s, ok := value.Int(v); ok {
 		f, err := strconv.ParseFloat(s, 64)
 		return f, err == nil
 	}
@@ -246,7 +246,7 @@ func (s *stateLog) state(e entry) error {
 	if err != nil {
 		return err
 	}
-	fine := truthy(result)
+	fine := value.Truth(result)
 	if fine && !changed && (s.o.StateDiff || !s.o.StateVerbose) {
 		return nil
 	}
@@ -270,12 +270,12 @@ func (s *stateLog) state(e entry) error {
 	}
 	switch {
 	case strings.HasPrefix(mode, "filter"):
-		word := pytext.Str(result)
-		if contains(s.o.StateTerse, word) {
+		word := value.Str(result)
+		if slices.Contains(s.o.StateTerse, word) {
 			s.terse(e, result, color)
 			return nil
 		}
-		if contains(s.o.StateExclude, word) {
+		if slices.Contains(s.o.StateExclude, word) {
 			return nil
 		}
 	case strings.HasPrefix(mode, "terse"), strings.HasPrefix(mode, "mixed") && result != false,
@@ -287,40 +287,14 @@ func (s *stateLog) state(e entry) error {
 	return nil
 }
 
-func contains(list []string, s string) bool {
-	for _, e := range list {
-		if e == s {
-			return true
-		}
-	}
-	return false
-}
-
-func truthy(v any) bool {
-	switch x := v.(type) {
-	case nil:
-		return false
-	case bool:
-		return x
-	case string:
-		return x != ""
-	case wire.Map:
-		return len(x) > 0
-	case []any:
-		return len(x) > 0
-	}
-	f, ok := toFloat(v)
-	return !ok || f != 0
-}
-
-func (s *stateLog) time(ret wire.Map) {
+func (s *stateLog) time(ret value.Map) {
 	v, ok := ret.Get("duration")
 	if !ok {
 		v = int64(0)
 	}
 	ms, ok := toFloat(v)
 	if !ok {
-		s.o.warn("Cannot parse a float from duration " + pytext.Str(v))
+		s.o.warn("Cannot parse a float from duration " + value.Str(v))
 		return
 	}
 	if _, parallel := ret.Get("__parallel__"); parallel {
@@ -331,7 +305,7 @@ func (s *stateLog) time(ret wire.Map) {
 }
 
 // changes prints what a state changed, and counts it.
-func (s *stateLog) changes(ret wire.Map, changes any, compressed int) (changed bool, text string, err error) {
+func (s *stateLog) changes(ret value.Map, changes any, compressed int) (changed bool, text string, err error) {
 	switch ret.String("name") {
 	case "state.orch", "state.orchestrate", "state.sls":
 		nested, err := highstates(s.o, changes, s.level+1)
@@ -341,21 +315,21 @@ func (s *stateLog) changes(ret wire.Map, changes any, compressed int) (changed b
 		s.changed++
 		return true, indentLines("\n"+nested, 14*s.level), nil
 	}
-	if !truthy(changes) {
+	if !value.Truth(changes) {
 		return false, "", nil
 	}
-	m, ok := changes.(wire.Map)
+	m, ok := changes.(value.Map)
 	if !ok {
 		s.changed++
-		return true, "Invalid Changes data: " + pytext.Str(changes), nil
+		return true, "Invalid Changes data: " + value.Str(changes), nil
 	}
 	if inner, ok := m.Get("ret"); ok && inner != nil && m.String("out") == "highstate" {
-		hosts, ok := inner.(wire.Map)
+		hosts, ok := inner.(value.Map)
 		if !ok {
 			return false, "", errShape
 		}
 		for _, p := range hosts {
-			one, c, err := host(s.o, pytext.Str(p.Key), p.Value, 1)
+			one, c, err := host(s.o, value.Str(p.Key), p.Value, 1)
 			if err != nil {
 				return false, "", err
 			}
@@ -372,12 +346,12 @@ func (s *stateLog) changes(ret wire.Map, changes any, compressed int) (changed b
 		if err != nil {
 			return false, "", err
 		}
-		text = "\n" + strings.TrimRightFunc(nested, isSpace)
+		text = "\n" + strings.TrimRightFunc(nested, value.IsSpace)
 	}
 	switch {
 	case changed && compressed > 1:
 		all, _ := m.Get("compressed changes")
-		each, _ := all.(wire.Map)
+		each, _ := all.(value.Map)
 		s.changed += max(len(each), 1)
 	case changed:
 		s.changed++

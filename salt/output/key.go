@@ -3,13 +3,12 @@ package output
 import (
 	"strings"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // keyText prints lists of keys, or maps of key to text, by state. The states' own names are the order.
 func keyText(o Options, r Result) (string, error) {
-	m, ok := r.Value.(wire.Map)
+	m, ok := r.Value.(value.Map)
 	if !ok {
 		return "", errShape
 	}
@@ -34,14 +33,14 @@ func keyText(o Options, r Result) (string, error) {
 			for _, id := range sortedTexts(x) {
 				lines = append(lines, s.color+o.stripEscape(id)+c.end)
 			}
-		case wire.Map:
+		case value.Map:
 			for _, q := range sortedKeys(x) {
 				texts, several := q.Value.([]any) // an id may have several denied keys
 				if !several {
 					texts = []any{q.Value}
 				}
 				for _, text := range texts {
-					lines = append(lines, s.color+o.stripEscape(pytext.Str(q.Key))+":  "+pytext.Str(text)+c.end)
+					lines = append(lines, s.color+o.stripEscape(value.Str(q.Key))+":  "+value.Str(text)+c.end)
 				}
 			}
 		default:
@@ -52,11 +51,11 @@ func keyText(o Options, r Result) (string, error) {
 }
 
 func sortedTexts(l []any) []string {
-	m := make(wire.Map, len(l))
+	m := make(value.Map, len(l))
 	for i, e := range l {
-		m[i] = wire.Pair{Key: pytext.Str(e)}
+		m[i] = value.Pair{Key: value.Str(e)}
 	}
-	m, _ = pytext.SortedPairs(m)
+	m, _ = value.Sorted(m)
 	out := make([]string, len(m))
 	for i, p := range m {
 		out[i] = p.Key.(string)
@@ -78,9 +77,9 @@ func silent(b *strings.Builder, c colors, v any, indent int) {
 		for _, line := range strings.Split(x, "\n") {
 			b.WriteString(c.red + blanks + line + c.end + "\n")
 		}
-	case wire.Map:
+	case value.Map:
 		for _, p := range sortedKeys(x) {
-			b.WriteString(c.cyan + blanks + pytext.Str(p.Key) + c.end + ":\n")
+			b.WriteString(c.cyan + blanks + value.Str(p.Key) + c.end + ":\n")
 			silent(b, c, p.Value, indent+4)
 		}
 	}

@@ -4,8 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // nestedText prints a value as indented lines: the outputter for everything that has none of its own.
@@ -28,7 +27,7 @@ func (n *nester) line(indent int, color, prefix, text, suffix string) {
 
 func (n *nester) value(v any, indent int, prefix string) {
 	switch x := v.(type) {
-	case wire.Map:
+	case value.Map:
 		n.dict(x, indent, prefix)
 	case []any:
 		n.list(x, indent)
@@ -39,7 +38,7 @@ func (n *nester) value(v any, indent int, prefix string) {
 	case string:
 		n.text(x, indent, prefix)
 	default:
-		n.line(indent, n.c.lightYellow, prefix, pytext.Repr(x), "")
+		n.line(indent, n.c.lightYellow, prefix, value.Repr(x), "")
 	}
 }
 
@@ -57,7 +56,7 @@ func (n *nester) list(l []any, indent int) {
 	}
 	for _, e := range l {
 		switch e.(type) {
-		case wire.Map:
+		case value.Map:
 			n.line(indent, color, "", "|_", "")
 			n.value(e, indent+2, "")
 		case []any:
@@ -69,7 +68,7 @@ func (n *nester) list(l []any, indent int) {
 	}
 }
 
-func (n *nester) dict(m wire.Map, indent int, prefix string) {
+func (n *nester) dict(m value.Map, indent int, prefix string) {
 	color := n.c.cyan
 	if n.failed {
 		color = n.c.red
@@ -78,21 +77,21 @@ func (n *nester) dict(m wire.Map, indent int, prefix string) {
 		n.line(indent, color, "", "----------", "")
 	}
 	for _, p := range sortedKeys(m) {
-		n.line(indent, color, prefix, pytext.Str(p.Key), ":")
+		n.line(indent, color, prefix, value.Str(p.Key), ":")
 		n.value(p.Value, indent+4, "")
 	}
 }
 
 // sortedKeys sorts by key; keys of several types become texts first, and the last of equal ones wins.
-func sortedKeys(m wire.Map) wire.Map {
-	sorted, ok := pytext.SortedPairs(m)
+func sortedKeys(m value.Map) value.Map {
+	sorted, ok := value.Sorted(m)
 	if ok {
 		return sorted
 	}
-	asText := wire.Map{}
+	asText := value.Map{}
 	for _, p := range m {
-		asText = asText.Set(pytext.Str(p.Key), p.Value)
+		asText = asText.Set(value.Str(p.Key), p.Value)
 	}
-	sorted, _ = pytext.SortedPairs(asText)
+	sorted, _ = value.Sorted(asText)
 	return sorted
 }

@@ -6,8 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // errShape tells that a value does not have the shape that an outputter is for. Another outputter is tried then.
@@ -28,7 +27,7 @@ var formats = map[string]func(Options, Result) (string, error){
 	"json":                jsonText,
 	"yaml":                yamlText,
 	"txt":                 txtText,
-	"raw":                 func(_ Options, r Result) (string, error) { return pytext.Str(r.Value), nil },
+	"raw":                 func(_ Options, r Result) (string, error) { return value.Str(r.Value), nil },
 	"pprint":              pprintText,
 	"table":               tableText,
 	"key":                 keyText,
@@ -81,7 +80,7 @@ func (o Options) Text(r Result) string {
 	for i, n := range []string{name, "nested", "raw"} {
 		text, err := formats[n](o, r)
 		if err == nil {
-			return strings.TrimRightFunc(text, isSpace)
+			return strings.TrimRightFunc(text, value.IsSpace)
 		}
 		if i == 0 && name == o.Output {
 			o.warn(fmt.Sprintf("Outputter %s can't print this result (%s), fall back to nested", name, err))
@@ -108,14 +107,14 @@ func (o Options) warn(text string) {
 	}
 }
 
-// plain brings a value to wire form all the way down, so that outputters meet few types: wire.Map, []any, string, []byte, int64, uint64, float64,
+// plain brings a value to wire form all the way down, so that outputters meet few types: value.Map, []any, string, []byte, int64, uint64, float64,
 // bool, nil, and text for the rest.
 func plain(v any) any {
-	switch x := pytext.Plain(v).(type) {
-	case wire.Map:
-		m := make(wire.Map, len(x))
+	switch x := value.Plain(v).(type) {
+	case value.Map:
+		m := make(value.Map, len(x))
 		for i, p := range x {
-			m[i] = wire.Pair{Key: plain(p.Key), Value: plain(p.Value)}
+			m[i] = value.Pair{Key: plain(p.Key), Value: plain(p.Value)}
 		}
 		return m
 	case []any:
@@ -129,18 +128,8 @@ func plain(v any) any {
 	case int:
 		return int64(x)
 	default:
-		return pytext.Repr(x)
+		return value.Repr(x)
 	}
-}
-
-// isSpace is what Python's str.strip takes away.
-func isSpace(r rune) bool {
-	switch {
-	case r >= '\t' && r <= '\r', r >= 0x1c && r <= ' ', r == 0x85, r == 0xa0, r == 0x1680, r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029,
-		r == 0x202f, r == 0x205f, r == 0x3000:
-		return true
-	}
-	return false
 }
 
 // splitLines is Python's str.splitlines: it knows more line ends than "\n", and a last one adds no line.

@@ -3,21 +3,20 @@ package output
 import (
 	"strings"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // jsonText prints JSON with four blanks of indentation and the keys in the order they came in. What has no JSON form prints as {}.
 func jsonText(o Options, r Result) (string, error) {
-	style := pytext.JSONStyle{Indent: 4}
+	style := value.JSONStyle{Indent: 4}
 	switch {
 	case o.Indent.Pretty:
 		style.SortKeys = true
 	case o.Indent.Set:
 		style.Indent = o.Indent.N
 	}
-	text, err := pytext.JSON(r.Value, style)
+	text, err := value.JSON(r.Value, style)
 	if err != nil {
 		return "{}", nil
 	}
@@ -36,10 +35,10 @@ func yamlText(o Options, r Result) (string, error) {
 func txtText(_ Options, r Result) (string, error) {
 	var b strings.Builder
 	switch x := r.Value.(type) {
-	case wire.Map:
+	case value.Map:
 		for _, p := range x {
-			key := pytext.Str(p.Key)
-			lines := []string{pytext.Str(p.Value)}
+			key := value.Str(p.Key)
+			lines := []string{value.Str(p.Value)}
 			switch v := p.Value.(type) {
 			case string:
 				lines = splitLines(v)
@@ -62,7 +61,7 @@ func byteLines(v []byte) []string {
 	var lines []string
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(v))
 	for _, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
-		lines = append(lines, pytext.Repr([]byte(line)))
+		lines = append(lines, value.Repr([]byte(line)))
 	}
 	if len(v) == 0 {
 		return nil
@@ -79,7 +78,7 @@ func pprintText(o Options, r Result) (string, error) {
 
 // valuesText prints the values of a map, one a line; lists are taken apart one level deep.
 func valuesText(_ Options, r Result) (string, error) {
-	m, ok := r.Value.(wire.Map)
+	m, ok := r.Value.(value.Map)
 	if !ok {
 		return "", errShape
 	}
@@ -90,7 +89,7 @@ func valuesText(_ Options, r Result) (string, error) {
 			values = []any{p.Value}
 		}
 		for _, v := range values {
-			lines = append(lines, pytext.Str(v))
+			lines = append(lines, value.Str(v))
 		}
 	}
 	return strings.Join(lines, "\n"), nil

@@ -4,8 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 const pprintWidth = 80
@@ -30,7 +29,7 @@ func (p *pretty) value(v any, column, allowance, level int) {
 		return
 	}
 	switch x := v.(type) {
-	case wire.Map:
+	case value.Map:
 		if len(x) > 0 {
 			p.dict(x, column, allowance, level)
 			return
@@ -54,7 +53,7 @@ func (p *pretty) value(v any, column, allowance, level int) {
 	p.b.WriteString(rep)
 }
 
-func (p *pretty) dict(m wire.Map, column, allowance, level int) {
+func (p *pretty) dict(m value.Map, column, allowance, level int) {
 	p.b.WriteByte('{')
 	p.b.WriteString(strings.Repeat(" ", max(p.indent-1, 0)))
 	column += p.indent
@@ -101,7 +100,7 @@ func (p *pretty) text(s string, column, allowance, level int) {
 	var chunks []string
 	maxWidth := pprintWidth - column
 	for i, line := range lines {
-		rep := pytext.Repr(line)
+		rep := value.Repr(line)
 		room := maxWidth
 		if i == len(lines)-1 {
 			room -= allowance
@@ -118,9 +117,9 @@ func (p *pretty) text(s string, column, allowance, level int) {
 			if j == len(parts)-1 && i == len(lines)-1 {
 				room -= allowance
 			}
-			if utf8.RuneCountInString(pytext.Repr(candidate)) > room {
+			if utf8.RuneCountInString(value.Repr(candidate)) > room {
 				if current != "" {
-					chunks = append(chunks, pytext.Repr(current))
+					chunks = append(chunks, value.Repr(current))
 				}
 				current = part
 			} else {
@@ -128,7 +127,7 @@ func (p *pretty) text(s string, column, allowance, level int) {
 			}
 		}
 		if current != "" {
-			chunks = append(chunks, pytext.Repr(current))
+			chunks = append(chunks, value.Repr(current))
 		}
 	}
 	if len(chunks) == 1 {
@@ -154,9 +153,9 @@ func (p *pretty) bytes(v []byte, column, allowance, level int) {
 		if i == last {
 			room -= allowance
 		}
-		if len(pytext.Repr(candidate)) > room {
+		if len(value.Repr(candidate)) > room {
 			if len(current) > 0 {
-				chunks = append(chunks, pytext.Repr(current))
+				chunks = append(chunks, value.Repr(current))
 			}
 			current = append([]byte{}, part...)
 		} else {
@@ -164,7 +163,7 @@ func (p *pretty) bytes(v []byte, column, allowance, level int) {
 		}
 	}
 	if len(current) > 0 {
-		chunks = append(chunks, pytext.Repr(current))
+		chunks = append(chunks, value.Repr(current))
 	}
 	p.literals(chunks, column, level)
 }
@@ -202,7 +201,7 @@ func words(line string) []string {
 	var out []string
 	start, inSpace := 0, false
 	for i, r := range line {
-		space := isSpace(r)
+		space := value.IsSpace(r)
 		if inSpace && !space {
 			out, start = append(out, line[start:i]), i
 		}
@@ -213,15 +212,15 @@ func words(line string) []string {
 
 // sortedRepr is repr with the keys of maps in pprint's order.
 func sortedRepr(v any) string {
-	return pytext.Repr(inOrder(v))
+	return value.Repr(inOrder(v))
 }
 
 func inOrder(v any) any {
 	switch x := v.(type) {
-	case wire.Map:
-		m := make(wire.Map, 0, len(x))
+	case value.Map:
+		m := make(value.Map, 0, len(x))
 		for _, p := range pprintOrder(x) {
-			m = append(m, wire.Pair{Key: p.Key, Value: inOrder(p.Value)})
+			m = append(m, value.Pair{Key: p.Key, Value: inOrder(p.Value)})
 		}
 		return m
 	case []any:
@@ -235,11 +234,11 @@ func inOrder(v any) any {
 }
 
 // pprintOrder sorts keys; keys of several types are grouped by the name of their type, as pprint does.
-func pprintOrder(m wire.Map) wire.Map {
-	if sorted, ok := pytext.SortedPairs(m); ok {
+func pprintOrder(m value.Map) value.Map {
+	if sorted, ok := value.Sorted(m); ok {
 		return sorted
 	}
-	groups := map[string]wire.Map{}
+	groups := map[string]value.Map{}
 	for _, p := range m {
 		name := "str"
 		switch p.Key.(type) {
@@ -256,9 +255,9 @@ func pprintOrder(m wire.Map) wire.Map {
 		}
 		groups[name] = append(groups[name], p)
 	}
-	out := wire.Map{}
+	out := value.Map{}
 	for _, name := range []string{"NoneType", "bool", "bytes", "float", "int", "str"} {
-		sorted, _ := pytext.SortedPairs(groups[name])
+		sorted, _ := value.Sorted(groups[name])
 		out = append(out, sorted...)
 	}
 	return out

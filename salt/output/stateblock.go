@@ -6,8 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // block prints one state in full.
@@ -19,13 +18,13 @@ func (s *stateLog) block(e entry, result any, color, changes string) {
 	if e.parts[1] != e.parts[2] {
 		row("    Name", e.parts[2])
 	}
-	row("  Result", pytext.Str(result))
+	row("  Result", value.Str(result))
 	row(" Comment", comment(e.ret))
 	if start, ok := e.ret.Get("start_time"); ok && s.o.StateProfile {
-		row(" Started", pytext.Str(start))
+		row(" Started", value.Str(start))
 		duration := ""
 		if d, ok := e.ret.Get("duration"); ok && d != "" {
-			duration = pytext.Str(d) + " ms"
+			duration = value.Str(d) + " ms"
 		}
 		row("Duration", duration)
 	}
@@ -33,7 +32,7 @@ func (s *stateLog) block(e entry, result any, color, changes string) {
 	if w, ok := e.ret.Get("warnings"); ok {
 		s.counts.warnings++
 		s.counts.seen["warnings"] = true
-		text := strings.TrimLeftFunc(fill(joinTexts(w), 80, strings.Repeat(" ", 14)), isSpace)
+		text := strings.TrimLeftFunc(fill(joinTexts(w), 80, strings.Repeat(" ", 14)), value.IsSpace)
 		s.lines = append(s.lines, "   "+s.c.lightRed+" Warnings: "+text+s.c.end)
 	}
 }
@@ -41,19 +40,19 @@ func (s *stateLog) block(e entry, result any, color, changes string) {
 func joinTexts(v any) string {
 	list, ok := v.([]any)
 	if !ok {
-		return pytext.Str(v)
+		return value.Str(v)
 	}
 	parts := make([]string, len(list))
 	for i, e := range list {
-		parts[i] = pytext.Str(e)
+		parts[i] = value.Str(e)
 	}
 	return strings.Join(parts, "\n")
 }
 
 // comment is the comment with its lines below one another, followed by the state's data if it has any.
-func comment(ret wire.Map) string {
+func comment(ret value.Map) string {
 	v, _ := ret.Get("comment")
-	text := strings.ReplaceAll(strings.TrimFunc(pytext.Str(v), isSpace), "\n", "\n"+strings.Repeat(" ", 14))
+	text := strings.ReplaceAll(strings.TrimFunc(value.Str(v), value.IsSpace), "\n", "\n"+strings.Repeat(" ", 14))
 	data, ok := ret.Get("data")
 	if !ok {
 		return text
@@ -61,14 +60,14 @@ func comment(ret wire.Map) string {
 	switch x := data.(type) {
 	case []any:
 		for _, e := range x {
-			text += " " + pytext.Str(e)
+			text += " " + value.Str(e)
 		}
-	case wire.Map:
+	case value.Map:
 		for _, p := range x {
-			text += "\n\t\t" + pytext.Str(p.Key) + ": " + pytext.Str(p.Value)
+			text += "\n\t\t" + value.Str(p.Key) + ": " + value.Str(p.Value)
 		}
 	default:
-		text += " " + pytext.Str(x)
+		text += " " + value.Str(x)
 	}
 	return text
 }
@@ -76,7 +75,7 @@ func comment(ret wire.Map) string {
 // terse prints one state on one line.
 func (s *stateLog) terse(e entry, result any, color string) {
 	word := "Clean"
-	if changes, _ := e.ret.Get("changes"); truthy(changes) {
+	if changes, _ := e.ret.Get("changes"); value.Truth(changes) {
 		word = "Changed"
 	}
 	if result == false {
@@ -86,7 +85,7 @@ func (s *stateLog) terse(e entry, result any, color string) {
 	}
 	field := func(key string) string {
 		v, _ := e.ret.Get(key)
-		return pytext.Str(v)
+		return value.Str(v)
 	}
 	_, started := e.ret.Get("start_time")
 	profile := s.o.StateProfile && started
@@ -169,7 +168,7 @@ func percent(part, total int) string {
 	if math.IsNaN(f) {
 		f = 0
 	}
-	return pytext.Float(f)
+	return value.Float(f)
 }
 
 func padLeft(s string, width int) string {
@@ -212,10 +211,10 @@ func formatField(field string, args []any) string {
 	if err != nil || n < 0 || n >= len(args) {
 		return "{" + field + "}"
 	}
-	text := pytext.Str(args[n])
-	if m, ok := args[n].(wire.Map); ok && key != "" {
+	text := value.Str(args[n])
+	if m, ok := args[n].(value.Map); ok && key != "" {
 		v, _ := m.Get(key)
-		text = pytext.Str(v)
+		text = value.Str(v)
 	}
 	align := byte('<')
 	if spec != "" && strings.IndexByte("<>^", spec[0]) >= 0 {

@@ -4,8 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // tableText prints lists of maps, and lists of texts, as grids below the keys that lead to them. Other values don't show.
@@ -30,13 +29,13 @@ func (t *table) line(indent int, color, text, suffix string) {
 
 func (t *table) value(v any, indent int) error {
 	switch x := v.(type) {
-	case wire.Map:
-		sorted, ok := pytext.SortedPairs(x)
+	case value.Map:
+		sorted, ok := value.Sorted(x)
 		if !ok {
 			return errShape
 		}
 		for _, p := range sorted {
-			t.line(indent, t.c.darkGray, pytext.Str(p.Key), ":")
+			t.line(indent, t.c.darkGray, value.Str(p.Key), ":")
 			t.line(indent, t.c.darkGray, "----------", "")
 			if rows, ok := p.Value.([]any); ok {
 				if err := t.rows(rows, indent); err != nil {
@@ -66,15 +65,15 @@ func (t *table) rows(list []any, indent int) error {
 	var rows [][]string
 	for i, e := range list {
 		switch x := e.(type) {
-		case wire.Map:
-			sorted, ok := pytext.SortedPairs(x)
+		case value.Map:
+			sorted, ok := value.Sorted(x)
 			if !ok {
 				return errShape
 			}
 			var labels, cells []string
 			for _, p := range sorted {
-				labels = append(labels, title(strings.ReplaceAll(pytext.Str(p.Key), "_", " ")))
-				cells = append(cells, pytext.Str(p.Value))
+				labels = append(labels, title(strings.ReplaceAll(value.Str(p.Key), "_", " ")))
+				cells = append(cells, value.Str(p.Value))
 			}
 			if i == 0 {
 				rows = append(rows, labels)
@@ -102,7 +101,7 @@ func (t *table) rows(list []any, indent int) error {
 
 func kindOf(v any) string {
 	switch v.(type) {
-	case wire.Map:
+	case value.Map:
 		return "map"
 	case string:
 		return "text"

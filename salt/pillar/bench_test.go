@@ -12,7 +12,7 @@ import (
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/render/rendertest"
 	"clustermaster/serve/fileserver"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // BenchmarkPillar makes pillars of ever other minions: of one small SLS file, and of 40 with Jinja.
@@ -38,14 +38,14 @@ func BenchmarkPillar(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			grains := wire.Map{{Key: "os", Value: "Debian"}}
+			grains := value.Map{{Key: "os", Value: "Debian"}}
 			for i := range 100 {
-				grains = append(grains, wire.Pair{Key: fmt.Sprintf("grain%d", i), Value: []any{"some", "value", int64(i)}})
+				grains = append(grains, value.Pair{Key: fmt.Sprintf("grain%d", i), Value: []any{"some", "value", int64(i)}})
 			}
 			c := pillar.New(pillar.Deps{Files: files{server}, Renderer: rendertest.Renderer(), Functions: modules.New(modules.Deps{})}, pillar.Options{
 				Roots: []pillar.Env{{Name: "base", Roots: []string{root}}},
 			}, nil, nil)
-			if _, err := c.Pillar(b.Context(), pillar.Request{ID: "first", Grains: wire.Map{{Key: "id", Value: "first"}}}); err != nil { // it starts a worker
+			if _, err := c.Pillar(b.Context(), pillar.Request{ID: "first", Grains: value.Map{{Key: "id", Value: "first"}}}); err != nil { // it starts a worker
 				b.Fatal(err)
 			}
 			var n atomic.Int64
@@ -54,7 +54,7 @@ func BenchmarkPillar(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					id := fmt.Sprintf("web%d", n.Add(1))
-					made, err := c.Pillar(b.Context(), pillar.Request{ID: id, Grains: append(wire.Map{{Key: "id", Value: id}}, grains...)})
+					made, err := c.Pillar(b.Context(), pillar.Request{ID: id, Grains: append(value.Map{{Key: "id", Value: id}}, grains...)})
 					if _, bad := made.Pillar.Get("_errors"); err != nil || bad {
 						b.Fatal(made.Pillar, err)
 					}

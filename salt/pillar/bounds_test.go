@@ -15,7 +15,7 @@ import (
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/render"
 	"clustermaster/salt/render/rendertest"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // maker makes a compiler over files of pillar_roots.
@@ -47,7 +47,7 @@ func (m memory) Open(_, path string) (string, []byte, bool, error) {
 	return "/" + path, []byte(text), ok, nil
 }
 
-func errorsOf(made wire.Map) string {
+func errorsOf(made value.Map) string {
 	v, _ := made.Get("_errors")
 	return fmt.Sprint(v)
 }
@@ -96,10 +96,10 @@ func TestTimeout(t *testing.T) {
 
 func TestPillarOpts(t *testing.T) {
 	t.Parallel()
-	c := maker(t, pillar.Options{PillarOpts: true, MasterOpts: wire.Map{{Key: "id", Value: "m1"}, {Key: "own", Value: "x"}}}, pillar.Deps{}, map[string]string{
+	c := maker(t, pillar.Options{PillarOpts: true, MasterOpts: value.Map{{Key: "id", Value: "m1"}, {Key: "own", Value: "x"}}}, pillar.Deps{}, map[string]string{
 		"top.sls": "base: {'*': [a]}", "a.sls": "x: 1",
 	})
-	made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1", Grains: wire.Map{{Key: "os", Value: "Debian"}}})
+	made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1", Grains: value.Map{{Key: "os", Value: "Debian"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,19 +111,19 @@ func TestPillarOpts(t *testing.T) {
 
 // kept remembers one pillar.
 type kept struct {
-	pillar wire.Map
+	pillar value.Map
 	at     time.Time
 }
 
-func (k kept) Pillar(context.Context, string, string) (wire.Map, time.Time, bool, error) {
+func (k kept) Pillar(context.Context, string, string) (value.Map, time.Time, bool, error) {
 	return k.pillar, k.at, k.pillar != nil, nil
 }
 
 func TestCache(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"top.sls": "base: {'*': [a]}", "a.sls": "v: new"}
-	old := wire.Map{{Key: "v", Value: "old"}}
-	override := wire.Map{{Key: "o", Value: "cli"}}
+	old := value.Map{{Key: "v", Value: "old"}}
+	override := value.Map{{Key: "o", Value: "cli"}}
 	for _, tt := range []struct {
 		name       string
 		kept       kept
@@ -149,7 +149,7 @@ func TestCache(t *testing.T) {
 func TestOverrideIsNotKept(t *testing.T) {
 	t.Parallel()
 	c := maker(t, pillar.Options{}, pillar.Deps{}, map[string]string{"top.sls": "base: {'*': [a]}", "a.sls": "color: blue"})
-	made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1", Override: wire.Map{{Key: "color", Value: "LEAK"}}})
+	made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1", Override: value.Map{{Key: "color", Value: "LEAK"}}})
 	if err != nil || made.Pillar.String("color") != "LEAK" || made.Keep != nil {
 		t.Fatal(made, err)
 	}
@@ -187,8 +187,8 @@ func TestDecrypt(t *testing.T) {
 		"b.sls":   "#!yaml|gpg\nb: |\n  " + strings.ReplaceAll(strings.TrimSpace(secret), "\n", "\n  ") + "\n",
 	}
 	c := maker(t, pillar.Options{
-		DecryptPillar: []any{wire.Map{{Key: "a:s", Value: "gpg"}}},
-		MasterOpts:    wire.Map{{Key: "gpg_keydir", Value: home}, {Key: "gpg_decrypt_must_succeed", Value: true}},
+		DecryptPillar: []any{value.Map{{Key: "a:s", Value: "gpg"}}},
+		MasterOpts:    value.Map{{Key: "gpg_keydir", Value: home}, {Key: "gpg_decrypt_must_succeed", Value: true}},
 	}, pillar.Deps{}, files)
 	made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1"})
 	if err != nil {
@@ -204,10 +204,10 @@ func TestDecrypt(t *testing.T) {
 // decryptsNothing of what the minion gives, wherever the pillar is decrypted.
 func decryptsNothing(t *testing.T, home, secret string, files map[string]string) {
 	t.Helper()
-	keys := wire.Map{{Key: "gpg_keydir", Value: home}, {Key: "gpg_decrypt_must_succeed", Value: true}}
-	stolen := wire.Map{{Key: "a", Value: wire.Map{{Key: "s", Value: secret}}}, {Key: "own", Value: secret}}
-	decrypt := []any{wire.Map{{Key: "a:s", Value: "gpg"}}, wire.Map{{Key: "own", Value: "gpg"}}}
-	gpg, extra := wire.Map{{Key: "gpg", Value: wire.Map{}}}, wire.Map{{Key: "extra_minion_data_in_pillar", Value: wire.Map{{Key: "include", Value: "*"}}}}
+	keys := value.Map{{Key: "gpg_keydir", Value: home}, {Key: "gpg_decrypt_must_succeed", Value: true}}
+	stolen := value.Map{{Key: "a", Value: value.Map{{Key: "s", Value: secret}}}, {Key: "own", Value: secret}}
+	decrypt := []any{value.Map{{Key: "a:s", Value: "gpg"}}, value.Map{{Key: "own", Value: "gpg"}}}
+	gpg, extra := value.Map{{Key: "gpg", Value: value.Map{}}}, value.Map{{Key: "extra_minion_data_in_pillar", Value: value.Map{{Key: "include", Value: "*"}}}}
 	for name, o := range map[string]pillar.Options{
 		"decrypt_pillar": {DecryptPillar: decrypt}, "gpg": {ExtPillar: []any{gpg}}, "both": {DecryptPillar: decrypt, ExtPillar: []any{gpg}},
 		"ext_pillar_first": {DecryptPillar: decrypt, ExtPillar: []any{gpg}, ExtPillarFirst: true}, "extra data": {DecryptPillar: decrypt, ExtPillar: []any{extra, gpg}},
@@ -247,15 +247,15 @@ func TestUnusualIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	made := func(id, ext string, args any) wire.Map {
-		c := maker(t, pillar.Options{ExtPillar: []any{wire.Map{{Key: ext, Value: args}}}}, pillar.Deps{Functions: modules.New(modules.Deps{Version: "3008.3"})}, map[string]string{"top.sls": "base: {}"})
-		made, err := c.Pillar(t.Context(), pillar.Request{ID: id, Grains: wire.Map{}})
+	made := func(id, ext string, args any) value.Map {
+		c := maker(t, pillar.Options{ExtPillar: []any{value.Map{{Key: ext, Value: args}}}}, pillar.Deps{Functions: modules.New(modules.Deps{Version: "3008.3"})}, map[string]string{"top.sls": "base: {}"})
+		made, err := c.Pillar(t.Context(), pillar.Request{ID: id, Grains: value.Map{}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return made.Pillar
 	}
-	tree := wire.Map{{Key: "root_dir", Value: filepath.Join(root, "tree")}}
+	tree := value.Map{{Key: "root_dir", Value: filepath.Join(root, "tree")}}
 	stack, list := filepath.Join(root, "stack.cfg"), filepath.Join(root, "list.cfg")
 	for _, tt := range []struct {
 		id, ext string
@@ -296,7 +296,7 @@ func TestFileTreeStaysInside(t *testing.T) {
 		}
 	}
 	for _, follow := range []bool{false, true} {
-		c := maker(t, pillar.Options{ExtPillar: []any{wire.Map{{Key: "file_tree", Value: wire.Map{
+		c := maker(t, pillar.Options{ExtPillar: []any{value.Map{{Key: "file_tree", Value: value.Map{
 			{Key: "root_dir", Value: filepath.Join(root, "tree")}, {Key: "follow_dir_links", Value: follow},
 		}}}}}, pillar.Deps{}, map[string]string{"top.sls": "base: {}"})
 		made, err := c.Pillar(t.Context(), pillar.Request{ID: "web1"})

@@ -10,8 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"clustermaster/internal/dictupdate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Env is one environment of pillar_roots: the first root that has a path wins.
@@ -27,14 +26,14 @@ type Options struct {
 	Renderer             string // renderer: the pipeline of files without a shebang
 	Saltenv, Pillarenv   string // defaults of requests that name none; "" for none
 	PillarenvFromSaltenv bool
-	EnvOrder             []string // env_order
-	MergeStrategy        string   // pillar_source_merging_strategy
-	MergeLists           bool     // pillar_merge_lists
-	IncludesOverrideSLS  bool     // pillar_includes_override_sls
-	SafeRenderError      bool     // pillar_safe_render_error
-	PillarOpts           bool     // pillar_opts: the key master holds the master's options
-	MasterOpts           wire.Map // the master's options, without secrets; read only
-	Nodegroups           wire.Map
+	EnvOrder             []string  // env_order
+	MergeStrategy        string    // pillar_source_merging_strategy
+	MergeLists           bool      // pillar_merge_lists
+	IncludesOverrideSLS  bool      // pillar_includes_override_sls
+	SafeRenderError      bool      // pillar_safe_render_error
+	PillarOpts           bool      // pillar_opts: the key master holds the master's options
+	MasterOpts           value.Map // the master's options, without secrets; read only
+	Nodegroups           value.Map
 
 	ExtPillar         any      // ext_pillar as configured; nil for none
 	ExtPillarFirst    bool     // ext_pillar_first
@@ -72,7 +71,7 @@ type Files interface {
 // Kept is where compiled pillars are kept for pillar_cache.
 type Kept interface {
 	// Pillar returns the pillar of a minion for a pillarenv ("" for none) and when it was stored.
-	Pillar(ctx context.Context, id, pillarenv string) (pillar wire.Map, at time.Time, found bool, err error)
+	Pillar(ctx context.Context, id, pillarenv string) (pillar value.Map, at time.Time, found bool, err error)
 }
 
 // Deps is what a compiler asks others for.
@@ -88,9 +87,9 @@ type Deps struct {
 // Request is what a pillar is made from.
 type Request struct {
 	ID                        string
-	Grains                    wire.Map
+	Grains                    value.Map
 	Saltenv, Pillarenv        string // "" for none
-	Override, ExtraMinionData wire.Map
+	Override, ExtraMinionData value.Map
 	CleanCache                bool
 	Ext                       any // on-demand ext_pillar of the minion: a map from name to arguments
 }
@@ -135,9 +134,9 @@ func New(deps Deps, o Options, log *slog.Logger, reg prometheus.Registerer) *Com
 
 // Made is a pillar and what of it the master remembers.
 type Made struct {
-	Pillar wire.Map
-	Keep   wire.Map // the pillar without override; nil if there is nothing new to keep
-	Env    string   // pillarenv under which it is kept; "" for none
+	Pillar value.Map
+	Keep   value.Map // the pillar without override; nil if there is nothing new to keep
+	Env    string    // pillarenv under which it is kept; "" for none
 }
 
 // Pillar makes a minion's pillar; with pillar_cache that may be one made earlier. An error means that there is no answer; what is
@@ -173,15 +172,15 @@ func (c *Compiler) Pillar(ctx context.Context, r Request) (Made, error) {
 	return Made{Pillar: c.override(made, r.Override), Keep: made, Env: env}, nil
 }
 
-func (c *Compiler) override(pillar, over wire.Map) wire.Map {
+func (c *Compiler) override(pillar, over value.Map) value.Map {
 	if len(over) == 0 {
 		return pillar
 	}
 	return c.merge(pillar, over)
 }
 
-func (c *Compiler) merge(a, b wire.Map) wire.Map {
-	return dictupdate.Merge(a, b, c.opts.strategy(), c.opts.MergeLists)
+func (c *Compiler) merge(a, b value.Map) value.Map {
+	return value.Merge(a, b, c.opts.strategy(), c.opts.MergeLists)
 }
 
 // strategy is the merge strategy in force: smart means recurse but for the renderer yamlex.
@@ -208,11 +207,11 @@ type compilation struct {
 	req                Request
 	saltenv, pillarenv string
 	roots              []Env // in force: __env__ resolved
-	grains             wire.Map
-	seen               wire.Map // the options as templates see them
-	told               wire.Map // the options as functions see them: id is the master's
-	pillar             wire.Map // as templates and matchers see it
-	given              wire.Map // what the minion added to a pillar in which something is decrypted
+	grains             value.Map
+	seen               value.Map // the options as templates see them
+	told               value.Map // the options as functions see them: id is the master's
+	pillar             value.Map // as templates and matchers see it
+	given              value.Map // what the minion added to a pillar in which something is decrypted
 	avail              map[string][]string
 	ignored            map[string][]string // SLS per environment whose absence is no error
 	errors             []string
@@ -221,7 +220,7 @@ type compilation struct {
 
 func (c *Compiler) newCompilation(r Request) *compilation {
 	p := &compilation{
-		Compiler: c, req: r, grains: r.Grains, pillar: wire.Map{}, pillarenv: c.pillarenv(r), saltenv: r.Saltenv,
+		Compiler: c, req: r, grains: r.Grains, pillar: value.Map{}, pillarenv: c.pillarenv(r), saltenv: r.Saltenv,
 		avail: make(map[string][]string), ignored: make(map[string][]string),
 	}
 	if p.saltenv == "" {
@@ -236,7 +235,7 @@ func (c *Compiler) newCompilation(r Request) *compilation {
 	return p
 }
 
-func (c *Compiler) compile(ctx context.Context, r Request) (wire.Map, error) {
+func (c *Compiler) compile(ctx context.Context, r Request) (value.Map, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
@@ -262,7 +261,7 @@ func (c *Compiler) compile(ctx context.Context, r Request) (wire.Map, error) {
 }
 
 // run is Salt's compile_pillar.
-func (p *compilation) run(ctx context.Context) (wire.Map, error) {
+func (p *compilation) run(ctx context.Context) (value.Map, error) {
 	top := p.top(ctx)
 	topErrors := p.errors
 	p.errors = nil
@@ -271,28 +270,28 @@ func (p *compilation) run(ctx context.Context) (wire.Map, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.pillar = dictupdate.Update(p.pillar, ext)
+		p.pillar = value.Update(p.pillar, ext)
 		made, err := p.renderMatches(ctx, p.matches(ctx, top))
 		if err != nil {
 			return nil, err
 		}
-		p.pillar = dictupdate.Update(p.pillar, p.merge(p.pillar, made))
+		p.pillar = value.Update(p.pillar, p.merge(p.pillar, made))
 	} else {
 		made, err := p.renderMatches(ctx, p.matches(ctx, top))
 		if err != nil {
 			return nil, err
 		}
-		p.pillar = dictupdate.Update(p.pillar, made)
+		p.pillar = value.Update(p.pillar, made)
 		ext, err := p.extPillars(ctx, p.pillar)
 		if err != nil {
 			return nil, err
 		}
-		p.pillar = dictupdate.Update(p.pillar, ext)
+		p.pillar = value.Update(p.pillar, ext)
 	}
 	p.errors = append(p.errors, topErrors...)
 	made := p.pillar
 	if p.opts.PillarOpts {
-		made = dictupdate.Update(made, wire.Map{{Key: "master", Value: append(slices.Clip(p.seen), wire.Pair{Key: "grains", Value: p.grains})}})
+		made = value.Update(made, value.Map{{Key: "master", Value: append(slices.Clip(p.seen), value.Pair{Key: "grains", Value: p.grains})}})
 	}
 	// Before what the minion gives: it would be told what its own texts decrypt to. Salt decrypts last.
 	made = p.decrypt(ctx, made)
@@ -302,23 +301,23 @@ func (p *compilation) run(ctx context.Context) (wire.Map, error) {
 		made = p.override(made, p.given)
 	}
 	if len(p.errors) > 0 {
-		made = dictupdate.Update(made, wire.Map{{Key: "_errors", Value: anyTexts(p.errors)}})
+		made = value.Update(made, value.Map{{Key: "_errors", Value: anyTexts(p.errors)}})
 	}
 	return p.override(made, p.req.Override), nil
 }
 
 // bounded replaces a pillar that is too large by one that says so.
-func (p *compilation) bounded(made wire.Map) (wire.Map, error) {
-	packed, err := wire.Pack(made)
+func (p *compilation) bounded(made value.Map) (value.Map, error) {
+	packed, err := value.Pack(made)
 	if err != nil {
-		return wire.Map{{Key: "_errors", Value: []any{fmt.Sprintf("Pillar of minion '%s' holds a value that cannot be sent: %s", p.req.ID, err)}}}, nil
+		return value.Map{{Key: "_errors", Value: []any{fmt.Sprintf("Pillar of minion '%s' holds a value that cannot be sent: %s", p.req.ID, err)}}}, nil
 	}
 	if len(packed) <= p.opts.MaxSize {
 		return made, nil
 	}
 	text := fmt.Sprintf("Pillar of minion '%s' has %d bytes, more than max_pillar_size (%d) allows", p.req.ID, len(packed), p.opts.MaxSize)
 	p.log.Error("pillar too large; make it smaller or raise max_pillar_size", "minion", p.req.ID, "n", len(packed))
-	return wire.Map{{Key: "_errors", Value: []any{text}}}, nil
+	return value.Map{{Key: "_errors", Value: []any{text}}}, nil
 }
 
 // fault notes what is wrong with the pillar.

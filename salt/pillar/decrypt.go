@@ -6,16 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/dictupdate"
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // decrypt applies decrypt_pillar: the values at its keys go through a decrypting renderer. What fails is an error of the pillar, and
 // the value stays.
-func (p *compilation) decrypt(ctx context.Context, pillar wire.Map) wire.Map {
-	if !pytext.Truth(p.opts.DecryptPillar) {
+func (p *compilation) decrypt(ctx context.Context, pillar value.Map) value.Map {
+	if !value.Truth(p.opts.DecryptPillar) {
 		return pillar
 	}
 	keys, ok := dictList(p.opts.DecryptPillar)
@@ -44,18 +42,18 @@ func (p *compilation) decrypt(ctx context.Context, pillar wire.Map) wire.Map {
 			p.fault("Failed to decrypt pillar key '%s': %s", key, err)
 			continue
 		}
-		pillar, _ = replace(pillar, path, plain).(wire.Map)
+		pillar, _ = replace(pillar, path, plain).(value.Map)
 	}
 	return pillar
 }
 
 // decrypted puts any value through a renderer that works on values.
 func (p *compilation) decrypted(ctx context.Context, v any, renderer string) (any, error) {
-	made, err := p.parse(ctx, string(yaml11.Dump(wire.Map{{Key: "v", Value: v}})), "yaml|"+renderer)
+	made, err := p.parse(ctx, string(yaml11.Dump(value.Map{{Key: "v", Value: v}})), "yaml|"+renderer)
 	if err != nil {
 		return nil, err
 	}
-	m, _ := made.(wire.Map)
+	m, _ := made.(value.Map)
 	plain, ok := m.Get("v")
 	if !ok {
 		return nil, fmt.Errorf("renderer %s gave no value", renderer)
@@ -64,17 +62,17 @@ func (p *compilation) decrypted(ctx context.Context, v any, renderer string) (an
 }
 
 // dictList reads a list of maps of one entry each, or of names, as one map.
-func dictList(v any) (wire.Map, bool) {
+func dictList(v any) (value.Map, bool) {
 	switch v := v.(type) {
-	case wire.Map:
+	case value.Map:
 		return v, true
 	case []any:
-		out := wire.Map{}
+		out := value.Map{}
 		for _, e := range v {
 			switch e := e.(type) {
 			case string:
 				out = out.Set(e, nil)
-			case wire.Map:
+			case value.Map:
 				if len(e) != 1 {
 					return nil, false
 				}
@@ -92,7 +90,7 @@ func dictList(v any) (wire.Map, bool) {
 // at follows keys through maps.
 func at(v any, path []string) (any, bool) {
 	for _, key := range path {
-		m, ok := v.(wire.Map)
+		m, ok := v.(value.Map)
 		if !ok {
 			return nil, false
 		}
@@ -108,7 +106,7 @@ func replace(v any, path []string, to any) any {
 	if len(path) == 0 {
 		return to
 	}
-	m, _ := v.(wire.Map)
+	m, _ := v.(value.Map)
 	old, _ := m.Get(path[0])
-	return dictupdate.Update(m, wire.Map{{Key: path[0], Value: replace(old, path[1:], to)}})
+	return value.Update(m, value.Map{{Key: path[0], Value: replace(old, path[1:], to)}})
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // resolveEnvs works out the environments in force: __env__ becomes the environment that is asked for, unless that has roots of its
@@ -107,13 +107,13 @@ func (p *compilation) state(env, sls string) (file, bool, error) {
 }
 
 // templateOpts are the options that templates see as opts.
-func (p *compilation) templateOpts() wire.Map {
+func (p *compilation) templateOpts() value.Map {
 	opts := p.opts.MasterOpts.Without("id", "file_client", "saltenv", "pillarenv", "pillar_roots", "state_top", "minion_id", "__role")
-	roots := make(wire.Map, len(p.roots))
+	roots := make(value.Map, len(p.roots))
 	for i, e := range p.roots {
-		roots[i] = wire.Pair{Key: e.Name, Value: anyTexts(e.Roots)}
+		roots[i] = value.Pair{Key: e.Name, Value: anyTexts(e.Roots)}
 	}
-	return append(opts, wire.Map{
+	return append(opts, value.Map{
 		{Key: "id", Value: p.req.ID},
 		{Key: "minion_id", Value: p.req.ID},
 		{Key: "__role", Value: "master"},

@@ -6,14 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/dictupdate"
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/render"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
 // extPillar makes data for a minion from what the configuration says under its name.
-type extPillar func(ctx context.Context, p *compilation, pillar wire.Map, a extArgs) (any, error)
+type extPillar func(ctx context.Context, p *compilation, pillar value.Map, a extArgs) (any, error)
 
 // extPillarNamed finds an ext_pillar.
 func extPillarNamed(name string) extPillar {
@@ -41,13 +40,13 @@ const extPillarNames = "cmd_json, cmd_yaml, extra_minion_data_in_pillar, file_tr
 // extArgs are the arguments of an ext_pillar after minion id and pillar.
 type extArgs struct {
 	list   []any
-	kwargs wire.Map
+	kwargs value.Map
 }
 
 // argsOf reads them: a map gives keywords, a list positions, anything else the only one.
 func argsOf(v any) extArgs {
 	switch v := v.(type) {
-	case wire.Map:
+	case value.Map:
 		return extArgs{kwargs: v}
 	case []any:
 		return extArgs{list: v}
@@ -76,7 +75,7 @@ func (a extArgs) bind(names ...string) (map[string]any, error) {
 
 // extPillars lays the data of all ext_pillars over pillar. They see it with the request's override. What the minion itself gives goes into
 // what comes back only where nothing decrypts that, else into p.given. One that fails is an error of the pillar, and the others go on.
-func (p *compilation) extPillars(ctx context.Context, pillar wire.Map) (wire.Map, error) {
+func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.Map, error) {
 	runs, ok := p.extRuns()
 	if !ok {
 		p.fault(`The "ext_pillar" option is malformed`)
@@ -90,10 +89,10 @@ func (p *compilation) extPillars(ctx context.Context, pillar wire.Map) (wire.Map
 		pillar = nil
 	}
 	for _, v := range runs {
-		run, ok := v.(wire.Map)
+		run, ok := v.(value.Map)
 		if !ok || len(run) == 0 {
 			p.fault(`The "ext_pillar" option is malformed`)
-			return wire.Map{}, nil
+			return value.Map{}, nil
 		}
 		if first, _ := run[0].Key.(string); slices.Contains(p.opts.ExcludeExtPillar, first) {
 			continue
@@ -115,10 +114,10 @@ func (p *compilation) extPillars(ctx context.Context, pillar wire.Map) (wire.Map
 			}
 			ext = made // of several in one entry the last one counts, as in Salt
 		}
-		if !pytext.Truth(ext) {
+		if !value.Truth(ext) {
 			continue
 		}
-		m, ok := ext.(wire.Map)
+		m, ok := ext.(value.Map)
 		if !ok {
 			p.fault("Failed to load ext_pillar %v: it made no dictionary", run[0].Key)
 			continue
@@ -135,14 +134,14 @@ func (p *compilation) extPillars(ctx context.Context, pillar wire.Map) (wire.Map
 // decrypts reports whether anything in a pillar is decrypted after it was laid together. A minion must not have its own texts in there: it
 // would be told what they mean.
 func (p *compilation) decrypts(runs []any) bool {
-	return pytext.Truth(p.opts.DecryptPillar) || slices.ContainsFunc(runs, func(v any) bool {
-		run, _ := v.(wire.Map)
+	return value.Truth(p.opts.DecryptPillar) || slices.ContainsFunc(runs, func(v any) bool {
+		run, _ := v.(value.Map)
 		_, gpg := run.Get("gpg")
 		return gpg
 	})
 }
 
-func (p *compilation) extPillar(ctx context.Context, name string, pillar wire.Map, args any) (any, error) {
+func (p *compilation) extPillar(ctx context.Context, name string, pillar value.Map, args any) (any, error) {
 	run := extPillarNamed(name)
 	if run == nil {
 		return nil, fmt.Errorf("this master has no ext_pillar of that name; it has %s", extPillarNames)
@@ -160,10 +159,10 @@ func (p *compilation) extRuns() (runs []any, ok bool) {
 	default:
 		return nil, false
 	}
-	if p.req.Ext == nil || !pytext.Truth(p.req.Ext) {
+	if p.req.Ext == nil || !value.Truth(p.req.Ext) {
 		return runs, true
 	}
-	ext, isMap := p.req.Ext.(wire.Map)
+	ext, isMap := p.req.Ext.(value.Map)
 	if !isMap {
 		p.log.Warn("on-demand pillar is no dictionary; it is left out", "minion", p.req.ID)
 		return runs, true
@@ -178,12 +177,12 @@ func (p *compilation) extRuns() (runs []any, ok bool) {
 }
 
 // minion is for whom functions run.
-func (p *compilation) call(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+func (p *compilation) call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
 	return host{p: p, env: "base"}.Call(ctx, fun, args, kwargs)
 }
 
 // command runs the command of cmd_yaml and cmd_json with the minion's id in place of %s, quoted unless it is plain.
-func (p *compilation) command(ctx context.Context, a extArgs, fun, pipe string, kwargs wire.Map) (any, error) {
+func (p *compilation) command(ctx context.Context, a extArgs, fun, pipe string, kwargs value.Map) (any, error) {
 	given, err := a.bind("command")
 	if err != nil {
 		return nil, err
@@ -216,16 +215,16 @@ func (p *compilation) parse(ctx context.Context, text, pipe string) (any, error)
 	return p.deps.Renderer.Render(ctx, render.Source{SaltEnv: "base", Data: []byte(text)}, pipe, p.context(nil), host{p: p, env: "base"})
 }
 
-func cmdYAML(ctx context.Context, p *compilation, _ wire.Map, a extArgs) (any, error) {
-	return p.command(ctx, a, "cmd.run_stdout", "yaml", wire.Map{{Key: "python_shell", Value: true}})
+func cmdYAML(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
+	return p.command(ctx, a, "cmd.run_stdout", "yaml", value.Map{{Key: "python_shell", Value: true}})
 }
 
-func cmdJSON(ctx context.Context, p *compilation, _ wire.Map, a extArgs) (any, error) {
+func cmdJSON(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
 	return p.command(ctx, a, "cmd.run", "json", nil)
 }
 
 // nodegroups tells which nodegroups the minion is in.
-func nodegroups(ctx context.Context, p *compilation, _ wire.Map, a extArgs) (any, error) {
+func nodegroups(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
 	given, err := a.bind("pillar_name")
 	if err != nil {
 		return nil, err
@@ -244,7 +243,7 @@ func nodegroups(ctx context.Context, p *compilation, _ wire.Map, a extArgs) (any
 			in = append(in, group.Key)
 		}
 	}
-	return wire.Map{{Key: name, Value: in}}, nil
+	return value.Map{{Key: name, Value: in}}, nil
 }
 
 // inCompound reports whether a compound expression means this minion, by the grains that are kept of it.
@@ -260,7 +259,7 @@ func (p *compilation) inCompound(ctx context.Context, expr any) (bool, error) {
 }
 
 // extraMinionData copies what the minion sent along.
-func extraMinionData(_ context.Context, p *compilation, _ wire.Map, a extArgs) (any, error) {
+func extraMinionData(_ context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
 	given, err := a.bind("include")
 	if err != nil {
 		return nil, err
@@ -273,31 +272,31 @@ func extraMinionData(_ context.Context, p *compilation, _ wire.Map, a extArgs) (
 		return data, nil
 	}
 	list, _ := given["include"].([]any)
-	out := wire.Map{}
+	out := value.Map{}
 	for _, v := range list {
 		key, _ := v.(string)
 		if sub, ok := subtree(data, strings.Split(key, ":")); ok {
-			out = dictupdate.Update(out, sub)
+			out = value.Update(out, sub)
 		}
 	}
 	return out, nil
 }
 
 // subtree is a copy of what lies at a path, with the path.
-func subtree(m wire.Map, path []string) (wire.Map, bool) {
+func subtree(m value.Map, path []string) (value.Map, bool) {
 	v, ok := m.Get(path[0])
 	if !ok {
 		return nil, false
 	}
 	if len(path) == 1 {
-		return wire.Map{{Key: path[0], Value: v}}, true
+		return value.Map{{Key: path[0], Value: v}}, true
 	}
-	inner, _ := v.(wire.Map)
+	inner, _ := v.(value.Map)
 	sub, ok := subtree(inner, path[1:])
-	return wire.Map{{Key: path[0], Value: sub}}, ok
+	return value.Map{{Key: path[0], Value: sub}}, ok
 }
 
 // gpgPillar decrypts the whole pillar.
-func gpgPillar(ctx context.Context, p *compilation, pillar wire.Map, _ extArgs) (any, error) {
+func gpgPillar(ctx context.Context, p *compilation, pillar value.Map, _ extArgs) (any, error) {
 	return p.decrypted(ctx, pillar, "gpg")
 }

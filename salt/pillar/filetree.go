@@ -9,10 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/render"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -34,12 +33,12 @@ type tree struct {
 }
 
 // fileTree makes maps of the folders hosts/<id> and nodegroups/<name> below root_dir: a folder is a map, a file a value.
-func fileTree(ctx context.Context, p *compilation, _ wire.Map, a extArgs) (any, error) {
+func fileTree(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
 	given, err := a.bind("root_dir", "follow_dir_links", "debug", "keep_newline", "render_default", "renderer_blacklist", "renderer_whitelist", "template")
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{p: p, followLinks: pytext.Truth(given["follow_dir_links"]), keepNewline: given["keep_newline"], template: given["template"] == true, pipe: p.opts.Renderer}
+	t := &tree{p: p, followLinks: value.Truth(given["follow_dir_links"]), keepNewline: given["keep_newline"], template: given["template"] == true, pipe: p.opts.Renderer}
 	if pipe, ok := given["render_default"].(string); ok {
 		t.pipe = pipe
 	}
@@ -66,24 +65,24 @@ func fileTree(ctx context.Context, p *compilation, _ wire.Map, a extArgs) (any, 
 			roots = append(roots, filepath.Join(r, root))
 		}
 	}
-	out := wire.Map{}
+	out := value.Map{}
 	for _, r := range roots {
 		made, err := t.root(ctx, r)
 		if err != nil {
 			return nil, err
 		}
-		out = dictupdate.Recurse(out, made, false)
+		out = value.Recurse(out, made, false)
 	}
 	return out, nil
 }
 
 // root reads one root_dir: the nodegroups of the minion, then what is its own, which wins.
-func (t *tree) root(ctx context.Context, root string) (wire.Map, error) {
+func (t *tree) root(ctx context.Context, root string) (value.Map, error) {
 	if !isDir(root) {
 		t.p.log.Error("file_tree's root_dir is no folder; it is left out", "path", root)
 		return nil, nil
 	}
-	out := wire.Map{}
+	out := value.Map{}
 	if groups, err := os.ReadDir(filepath.Join(root, "nodegroups")); err == nil {
 		for _, g := range groups {
 			definition, ok := t.p.opts.Nodegroups.Get(g.Name())
@@ -101,7 +100,7 @@ func (t *tree) root(ctx context.Context, root string) (wire.Map, error) {
 			if err != nil {
 				return nil, err
 			}
-			out = dictupdate.Recurse(out, made, false)
+			out = value.Recurse(out, made, false)
 		}
 	}
 	own := filepath.Join(root, "hosts", t.p.req.ID)
@@ -112,7 +111,7 @@ func (t *tree) root(ctx context.Context, root string) (wire.Map, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dictupdate.Recurse(out, made, false), nil
+	return value.Recurse(out, made, false), nil
 }
 
 func isDir(path string) bool {
@@ -121,13 +120,13 @@ func isDir(path string) bool {
 }
 
 // dir reads one folder: first its folders, then its files. prefix is where it lies below the top, "." for the top itself.
-func (t *tree) dir(ctx context.Context, dir, prefix string, above []os.FileInfo) (wire.Map, error) {
+func (t *tree) dir(ctx context.Context, dir, prefix string, above []os.FileInfo) (value.Map, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	self, err := os.Stat(dir)
 	if err != nil || len(above) > maxTreeDepth || slices.ContainsFunc(above, func(a os.FileInfo) bool { return os.SameFile(a, self) }) {
-		return wire.Map{}, nil //nolint:nilerr // what cannot be read, or contains itself, is empty
+		return value.Map{}, nil //nolint:nilerr // what cannot be read, or contains itself, is empty
 	}
 	above = append(slices.Clip(above), self)
 	entries, err := os.ReadDir(dir)
@@ -145,16 +144,16 @@ func (t *tree) dir(ctx context.Context, dir, prefix string, above []os.FileInfo)
 			files = append(files, e.Name())
 		}
 	}
-	out := wire.Map{}
+	out := value.Map{}
 	for _, name := range folders {
-		inner := wire.Map{}
+		inner := value.Map{}
 		full := filepath.Join(dir, name)
 		if info, err := os.Lstat(full); err == nil && (info.IsDir() || t.followLinks) {
 			if inner, err = t.dir(ctx, full, filepath.Join(prefix, name), above); err != nil {
 				return nil, err
 			}
 		}
-		out = append(out, wire.Pair{Key: name, Value: inner})
+		out = append(out, value.Pair{Key: name, Value: inner})
 	}
 	for _, name := range files {
 		v, ok, err := t.file(ctx, filepath.Join(dir, name), prefix, name)
@@ -162,7 +161,7 @@ func (t *tree) dir(ctx context.Context, dir, prefix string, above []os.FileInfo)
 			return nil, err
 		}
 		if ok {
-			out = append(out, wire.Pair{Key: name, Value: v})
+			out = append(out, value.Pair{Key: name, Value: v})
 		}
 	}
 	return out, nil

@@ -7,7 +7,7 @@ import (
 
 	"clustermaster/salt/modules"
 	"clustermaster/salt/render"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Renderer runs render pipelines. An error's text is Salt's.
@@ -20,11 +20,11 @@ type Functions interface {
 	// Has reports whether a function is there; a name that ends with a dot asks for any function of that module.
 	Has(name string) bool
 	// Call runs a function. One that is not there is modules.ErrUnknown.
-	Call(ctx context.Context, m modules.Minion, fun string, args []any, kwargs wire.Map) (any, error)
+	Call(ctx context.Context, m modules.Minion, fun string, args []any, kwargs value.Map) (any, error)
 }
 
 // render runs one file through its pipeline.
-func (p *compilation) render(ctx context.Context, f file, env, sls string, vars wire.Map) (any, error) {
+func (p *compilation) render(ctx context.Context, f file, env, sls string, vars value.Map) (any, error) {
 	if p.rendered++; p.rendered > maxRendered {
 		return nil, fmt.Errorf("more than %d files rendered for one pillar", maxRendered)
 	}
@@ -33,14 +33,14 @@ func (p *compilation) render(ctx context.Context, f file, env, sls string, vars 
 }
 
 // RenderText renders text for a minion. What it imports comes from roots, from pillar_roots if that is nil.
-func (c *Compiler) RenderText(ctx context.Context, r Request, roots Files, pillar wire.Map, path, text, pipe string, vars wire.Map) (any, error) {
+func (c *Compiler) RenderText(ctx context.Context, r Request, roots Files, pillar value.Map, path, text, pipe string, vars value.Map) (any, error) {
 	p := c.newCompilation(r)
 	p.pillar = pillar
 	src := render.Source{Path: path, SaltEnv: "base", Data: []byte(text)}
 	return c.deps.Renderer.Render(ctx, src, pipe, p.context(vars), host{p, "base", roots})
 }
 
-func (p *compilation) context(vars wire.Map) render.Context {
+func (p *compilation) context(vars value.Map) render.Context {
 	return render.Context{ID: p.req.ID, Grains: p.grains, Pillar: p.pillar, Opts: p.seen, Vars: vars}
 }
 
@@ -58,7 +58,7 @@ var (
 )
 
 // Call runs an execution module's function for the minion whose pillar this is.
-func (h host) Call(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+func (h host) Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
 	if h.p.deps.Functions == nil {
 		return nil, fmt.Errorf("function %s: %w", fun, render.ErrUnknownFunction)
 	}

@@ -7,12 +7,11 @@ import (
 	"strings"
 
 	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // renderMatches renders the matched SLS files and lays one over the other.
-func (p *compilation) renderMatches(ctx context.Context, matches []matched) (wire.Map, error) {
+func (p *compilation) renderMatches(ctx context.Context, matches []matched) (value.Map, error) {
 	made := p.req.Override
 	for _, m := range p.inEnvOrder(matches) {
 		var names []string
@@ -36,7 +35,7 @@ func (p *compilation) renderMatches(ctx context.Context, matches []matched) (wir
 			for _, f := range faults {
 				p.fault("%s", f)
 			}
-			if state, ok := state.(wire.Map); ok {
+			if state, ok := state.(value.Map); ok {
 				made = p.merge(made, state)
 			}
 		}
@@ -68,7 +67,7 @@ func (p *compilation) inEnvOrder(matches []matched) []matched {
 // sls renders one SLS file with what it includes. A nil state is one that is not there or failed. mods holds what was rendered in
 // this environment, without includes. The faults come in Salt's order and number: what an included file has against it is repeated
 // while the same list of includes is worked off.
-func (p *compilation) sls(ctx context.Context, sls, env string, mods map[string]any, defaults wire.Map, depth int) (state any, faults []string) {
+func (p *compilation) sls(ctx context.Context, sls, env string, mods map[string]any, defaults value.Map, depth int) (state any, faults []string) {
 	f, found, err := p.state(env, sls)
 	if err == nil && !found {
 		return nil, p.absent(sls, env)
@@ -89,10 +88,10 @@ func (p *compilation) sls(ctx context.Context, sls, env string, mods map[string]
 		faults = append(faults, text)
 	}
 	mods[sls] = state
-	if !pytext.Truth(state) {
+	if !value.Truth(state) {
 		return state, faults
 	}
-	m, ok := state.(wire.Map)
+	m, ok := state.(value.Map)
 	if !ok {
 		return state, append(faults, fmt.Sprintf("SLS '%s' does not render to a dictionary", sls))
 	}
@@ -129,15 +128,15 @@ type inclusion struct {
 	sls, env string
 	package_ bool // the file is the init.sls of its folder
 	mods     map[string]any
-	defaults wire.Map // of the including file, then of the last include that had some
+	defaults value.Map // of the including file, then of the last include that had some
 	depth    int
 }
 
 // run renders the includes and merges them with the including file's own data, which wins but with pillar_includes_override_sls.
-func (in *inclusion) run(ctx context.Context, includes []any, own wire.Map) (any, []string) {
+func (in *inclusion) run(ctx context.Context, includes []any, own value.Map) (any, []string) {
 	var faults, last []string
-	merged, first := wire.Map(nil), true
-	lay := func(m wire.Map) {
+	merged, first := value.Map(nil), true
+	lay := func(m value.Map) {
 		if first {
 			merged, first = m, false
 			return
@@ -162,9 +161,9 @@ func (in *inclusion) run(ctx context.Context, includes []any, own wire.Map) (any
 			if !done {
 				state, last = in.p.sls(ctx, sub, in.env, in.mods, in.defaults, in.depth+1)
 			}
-			if pytext.Truth(state) {
+			if value.Truth(state) {
 				state = under(key, state)
-				if m, ok := state.(wire.Map); ok {
+				if m, ok := state.(value.Map); ok {
 					lay(m)
 				} else {
 					faults = append(faults, fmt.Sprintf("SLS '%s' cannot include '%s', which does not render to a dictionary", in.sls, sub))
@@ -184,18 +183,18 @@ func (in *inclusion) item(v any) (name, key, err string) {
 	switch v := v.(type) {
 	case string:
 		return v, "", ""
-	case wire.Map:
+	case value.Map:
 		if len(v) == 0 {
 			break
 		}
 		name, isText := v[0].Key.(string)
-		settings, isMap := v[0].Value.(wire.Map)
+		settings, isMap := v[0].Value.(value.Map)
 		if !isText || !isMap {
 			break
 		}
 		in.defaults = nil
 		if d, ok := settings.Get("defaults"); ok && d != nil {
-			m, ok := d.(wire.Map)
+			m, ok := d.(value.Map)
 			if !ok {
 				return "", "", fmt.Sprintf("Include of '%s' in SLS '%s' has defaults that are no dictionary", name, in.sls)
 			}
@@ -203,7 +202,7 @@ func (in *inclusion) item(v any) (name, key, err string) {
 		}
 		nest, _ := settings.Get("key")
 		under, isText := nest.(string)
-		if !isText && pytext.Truth(nest) {
+		if !isText && value.Truth(nest) {
 			return "", "", fmt.Sprintf("Include of '%s' in SLS '%s' has a key that is no text", name, in.sls)
 		}
 		return name, under, ""
@@ -239,7 +238,7 @@ func under(key string, v any) any {
 	}
 	parts := strings.Split(key, ":")
 	for _, part := range slices.Backward(parts) {
-		v = wire.Map{{Key: part, Value: v}}
+		v = value.Map{{Key: part, Value: v}}
 	}
 	return v
 }

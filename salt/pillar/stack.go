@@ -11,11 +11,10 @@ import (
 	"strings"
 	"unicode"
 
-	"clustermaster/internal/dictupdate"
 	"clustermaster/internal/smallfile"
 	"clustermaster/internal/yaml11"
 	"clustermaster/salt/render"
-	"clustermaster/salt/target"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -26,7 +25,7 @@ const maxStackFile = 8 << 20
 var stackStrategies = []string{"overwrite", "merge-first", "merge-last", "remove"}
 
 // stack is PillarStack: cfg files, which are templates, name YAML files, which are templates, and those are laid over each other.
-func stack(ctx context.Context, p *compilation, pillar wire.Map, a extArgs) (any, error) {
+func stack(ctx context.Context, p *compilation, pillar value.Map, a extArgs) (any, error) {
 	env := p.pillarenv
 	if env == "" {
 		env = p.saltenv
@@ -49,7 +48,7 @@ func stack(ctx context.Context, p *compilation, pillar wire.Map, a extArgs) (any
 		}
 		cfgs = append(cfgs, more...)
 	}
-	made := wire.Map{}
+	made := value.Map{}
 	for _, cfg := range cfgs {
 		var err error
 		if made, err = p.stackCfg(ctx, cfg, made, pillar); err != nil {
@@ -60,13 +59,13 @@ func stack(ctx context.Context, p *compilation, pillar wire.Map, a extArgs) (any
 }
 
 // stackChoice picks cfg files by a value of pillar, grains or opts: "grains:os: {Debian: file}".
-func (p *compilation) stackChoice(pillar wire.Map, env string, kw wire.Pair) ([]string, error) {
+func (p *compilation) stackChoice(pillar value.Map, env string, kw value.Pair) ([]string, error) {
 	name, _ := kw.Key.(string)
 	where, path, ok := strings.Cut(name, ":")
 	if !ok {
 		return nil, fmt.Errorf("%q names no value of pillar, grains or opts", name)
 	}
-	var from wire.Map
+	var from value.Map
 	switch where {
 	case "pillar":
 		from = pillar
@@ -77,18 +76,18 @@ func (p *compilation) stackChoice(pillar wire.Map, env string, kw wire.Pair) ([]
 	default:
 		return nil, fmt.Errorf("unknown traverse option %q, should be one of pillar, grains, opts", where)
 	}
-	choices, ok := kw.Value.(wire.Map)
+	choices, ok := kw.Value.(value.Map)
 	if !ok {
 		return nil, fmt.Errorf("%q holds no map from values to cfg files", name)
 	}
-	have, _ := target.Walk(from, path, target.DefaultDelimiter)
+	have, _ := value.Traverse(from, path, value.Delimiter)
 	var files []any
 	for _, c := range choices {
 		key := c.Key
 		if key == anyEnv {
 			key = env
 		}
-		if dictupdate.Equal(key, have) {
+		if value.Equal(key, have) {
 			if files, ok = c.Value.([]any); !ok {
 				files = []any{c.Value}
 			}
@@ -103,7 +102,7 @@ func (p *compilation) stackChoice(pillar wire.Map, env string, kw wire.Pair) ([]
 }
 
 // stackCfg lays the files that one cfg file names over what there is.
-func (p *compilation) stackCfg(ctx context.Context, cfg string, made, pillar wire.Map) (wire.Map, error) {
+func (p *compilation) stackCfg(ctx context.Context, cfg string, made, pillar value.Map) (value.Map, error) {
 	text, err := smallfile.Read(cfg, maxStackFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return made, nil
@@ -142,7 +141,7 @@ func (p *compilation) stackCfg(ctx context.Context, cfg string, made, pillar wir
 			if err != nil {
 				return nil, fmt.Errorf("Stack pillar yaml parsing error in %s:\n%w\n%s", path, err, yaml)
 			}
-			if m, ok := v.(wire.Map); ok {
+			if m, ok := v.(value.Map); ok {
 				if made, err = stackMerge(made, m); err != nil {
 					return nil, err
 				}
@@ -190,22 +189,22 @@ func stackFiles(item, id string) ([]string, error) {
 type stackTemplates struct {
 	p         *compilation
 	base, cfg string
-	pillar    wire.Map
+	pillar    value.Map
 }
 
 // stackPrelude gives templates the names that PillarStack has, on the line where they begin.
 const stackPrelude = "{%- set __salt__ = salt -%}{%- set __stack__ = {'traverse': salt['slsutil.traverse'], 'cfg_path': stack_cfg_path} -%}"
 
-func (t stackTemplates) render(ctx context.Context, path string, text []byte, made wire.Map) (string, error) {
+func (t stackTemplates) render(ctx context.Context, path string, text []byte, made value.Map) (string, error) {
 	if !bytes.Contains(text, []byte("{{")) && !bytes.Contains(text, []byte("{%")) && !bytes.Contains(text, []byte("{#")) {
 		return string(text), nil
 	}
-	c := t.p.context(wire.Map{
+	c := t.p.context(value.Map{
 		{Key: "stack", Value: made}, {Key: "minion_id", Value: t.p.req.ID}, {Key: "pillar", Value: t.pillar}, {Key: "pillarenv", Value: orNil(t.p.pillarenv)},
 		{Key: "__grains__", Value: t.p.grains}, {Key: "__opts__", Value: t.p.told}, {Key: "ymlpath", Value: path}, {Key: "stack_cfg_path", Value: t.cfg},
 	})
 	c.Pillar = t.pillar
-	c.Opts = dictupdate.Update(c.Opts, wire.Map{{Key: "allow_undefined", Value: true}})
+	c.Opts = value.Update(c.Opts, value.Map{{Key: "allow_undefined", Value: true}})
 	v, err := t.p.deps.Renderer.Render(ctx, render.Source{Path: path, SaltEnv: "base", Data: append([]byte(stackPrelude), text...)}, "jinja", c, t)
 	if err != nil {
 		return "", err
@@ -218,7 +217,7 @@ func (t stackTemplates) render(ctx context.Context, path string, text []byte, ma
 }
 
 // Call implements Host.
-func (t stackTemplates) Call(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+func (t stackTemplates) Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
 	return t.p.call(ctx, fun, args, kwargs)
 }
 
@@ -232,7 +231,7 @@ func (t stackTemplates) File(_ context.Context, _, path string) ([]byte, bool, e
 }
 
 // stackMerge lays b over a as the "__" in b says. Neither is written to.
-func stackMerge(a, b wire.Map) (wire.Map, error) {
+func stackMerge(a, b value.Map) (value.Map, error) {
 	strategy, err := strategyOf(b)
 	if err != nil {
 		return nil, err
@@ -243,7 +242,7 @@ func stackMerge(a, b wire.Map) (wire.Map, error) {
 	}
 	out := slices.Clone(a)
 	for _, p := range b {
-		i := dictupdate.Find(out, p.Key)
+		i := value.Find(out, p.Key)
 		switch {
 		case strategy == "remove":
 			if i >= 0 {
@@ -251,7 +250,7 @@ func stackMerge(a, b wire.Map) (wire.Map, error) {
 			}
 			continue
 		case i < 0:
-			out = append(out, wire.Pair{Key: p.Key, Value: stackClean(p.Value)})
+			out = append(out, value.Pair{Key: p.Key, Value: stackClean(p.Value)})
 			continue
 		}
 		old, v := out[i].Value, p.Value
@@ -268,8 +267,8 @@ func stackMerge(a, b wire.Map) (wire.Map, error) {
 // stackBoth joins two values of one key.
 func stackBoth(old, v any) (any, error) {
 	switch v := v.(type) {
-	case wire.Map:
-		if old, ok := old.(wire.Map); ok {
+	case value.Map:
+		if old, ok := old.(value.Map); ok {
 			return stackMerge(old, v)
 		}
 	case []any:
@@ -283,7 +282,7 @@ func stackBoth(old, v any) (any, error) {
 func stackLists(old, v []any) (any, error) {
 	strategy := "merge-last"
 	if len(v) > 0 {
-		if m, ok := v[0].(wire.Map); ok {
+		if m, ok := v[0].(value.Map); ok {
 			if _, has := m.Get("__"); has {
 				var err error
 				if strategy, err = strategyOf(m); err != nil {
@@ -297,14 +296,14 @@ func stackLists(old, v []any) (any, error) {
 	case "overwrite":
 		return v, nil
 	case "remove":
-		return slices.DeleteFunc(slices.Clone(old), func(e any) bool { return dictupdate.Contains(v, e) }), nil
+		return slices.DeleteFunc(slices.Clone(old), func(e any) bool { return value.Contains(v, e) }), nil
 	case "merge-first":
 		return slices.Concat(v, old), nil
 	}
 	return slices.Concat(old, v), nil
 }
 
-func strategyOf(m wire.Map) (string, error) {
+func strategyOf(m value.Map) (string, error) {
 	v, ok := m.Get("__")
 	if !ok {
 		return "merge-last", nil
@@ -319,11 +318,11 @@ func strategyOf(m wire.Map) (string, error) {
 // stackClean removes the marks from a value.
 func stackClean(v any) any {
 	switch v := v.(type) {
-	case wire.Map:
+	case value.Map:
 		return stackCleanMap(v)
 	case []any:
 		if len(v) > 0 {
-			if m, ok := v[0].(wire.Map); ok {
+			if m, ok := v[0].(value.Map); ok {
 				if _, has := m.Get("__"); has {
 					return v[1:]
 				}
@@ -333,7 +332,7 @@ func stackClean(v any) any {
 	return v
 }
 
-func stackCleanMap(m wire.Map) wire.Map {
+func stackCleanMap(m value.Map) value.Map {
 	out := m.Without("__")
 	for i := range out {
 		out[i].Value = stackClean(out[i].Value)

@@ -7,9 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"clustermaster/internal/dictupdate"
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // errTop says that a top file has not the form of one.
@@ -49,17 +47,17 @@ func (p *compilation) top(ctx context.Context) []topEnv {
 }
 
 // Top returns the merged top file as a request would see it, environment to target to list, and what is wrong with it.
-func (c *Compiler) Top(ctx context.Context, r Request) (wire.Map, []string, error) {
+func (c *Compiler) Top(ctx context.Context, r Request) (value.Map, []string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
 	p := c.newCompilation(r)
-	out := wire.Map{}
+	out := value.Map{}
 	for _, e := range p.top(ctx) {
-		targets := make(wire.Map, len(e.targets))
+		targets := make(value.Map, len(e.targets))
 		for i, t := range e.targets {
-			targets[i] = wire.Pair{Key: t.target, Value: append(slices.Clone(t.matches), anyTexts(t.sls)...)}
+			targets[i] = value.Pair{Key: t.target, Value: append(slices.Clone(t.matches), anyTexts(t.sls)...)}
 		}
-		out = append(out, wire.Pair{Key: e.env, Value: targets})
+		out = append(out, value.Pair{Key: e.env, Value: targets})
 	}
 	return out, p.errors, ctx.Err()
 }
@@ -111,7 +109,7 @@ func (p *compilation) primaryTops(ctx context.Context) []renderedTop {
 // includedTops adds the top files that the primary ones include. Their own includes are not followed, as in Salt.
 func (p *compilation) includedTops(ctx context.Context, tops []renderedTop) []renderedTop {
 	for _, t := range slices.Clone(tops) {
-		m, _ := t.data.(wire.Map)
+		m, _ := t.data.(value.Map)
 		list, ok := m.Get("include")
 		if !ok {
 			continue
@@ -159,7 +157,7 @@ func (p *compilation) includedTops(ctx context.Context, tops []renderedTop) []re
 func (p *compilation) mergeTops(tops []renderedTop) ([]topEnv, error) {
 	var out []topEnv
 	for _, t := range tops {
-		m, ok := t.data.(wire.Map)
+		m, ok := t.data.(value.Map)
 		if !ok {
 			return nil, errTop
 		}
@@ -176,7 +174,7 @@ func (p *compilation) mergeTops(tops []renderedTop) ([]topEnv, error) {
 				i = len(out)
 				out = append(out, topEnv{env: env})
 			}
-			targets, ok := pair.Value.(wire.Map)
+			targets, ok := pair.Value.(value.Map)
 			if !ok && !isEmpty(pair.Value) {
 				return nil, errTop
 			}
@@ -185,7 +183,7 @@ func (p *compilation) mergeTops(tops []renderedTop) ([]topEnv, error) {
 				if err != nil {
 					return nil, err
 				}
-				j := slices.IndexFunc(out[i].targets, func(have topTarget) bool { return dictupdate.Equal(have.target, made.target) })
+				j := slices.IndexFunc(out[i].targets, func(have topTarget) bool { return value.Equal(have.target, made.target) })
 				if j < 0 {
 					out[i].targets = append(out[i].targets, made)
 				} else {
@@ -212,7 +210,7 @@ func isEmpty(v any) bool {
 }
 
 // target reads one target and its list.
-func (p *compilation) target(env string, pair wire.Pair) (topTarget, error) {
+func (p *compilation) target(env string, pair value.Pair) (topTarget, error) {
 	t := topTarget{target: pair.Key, matcher: "compound"}
 	var comps []any
 	switch v := pair.Value.(type) {
@@ -222,7 +220,7 @@ func (p *compilation) target(env string, pair wire.Pair) (topTarget, error) {
 		for _, r := range v {
 			comps = append(comps, string(r))
 		}
-	case wire.Map:
+	case value.Map:
 		for _, e := range v {
 			comps = append(comps, e.Key)
 		}
@@ -236,7 +234,7 @@ func (p *compilation) target(env string, pair wire.Pair) (topTarget, error) {
 			if !slices.Contains(t.sls, c) {
 				t.sls = append(t.sls, c)
 			}
-		case wire.Map:
+		case value.Map:
 			if m, ok := c.Get("match"); ok {
 				t.matches = append(t.matches, c)
 				var isText bool
@@ -251,7 +249,7 @@ func (p *compilation) target(env string, pair wire.Pair) (topTarget, error) {
 				}
 				t.order = n
 			}
-			if v, ok := c.Get("ignore_missing"); ok && pytext.Truth(v) {
+			if v, ok := c.Get("ignore_missing"); ok && value.Truth(v) {
 				ignoreMissing = true
 			}
 		}

@@ -10,14 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/salttrees"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/render/rendertest"
 	"clustermaster/salt/target"
 	"clustermaster/serve/fileserver"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 var update = flag.Bool("update", false, "ask Salt for the pillars of testdata/trees again")
@@ -57,7 +56,7 @@ func normal(text string) string {
 // show writes a pillar as testdata/compile.py does.
 func show(t *testing.T, v any, root string) string {
 	t.Helper()
-	text, err := pytext.JSON(plain(v, root), pytext.JSONStyle{})
+	text, err := value.JSON(plain(v, root), value.JSONStyle{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,16 +65,16 @@ func show(t *testing.T, v any, root string) string {
 
 func plain(v any, root string) any {
 	switch v := v.(type) {
-	case wire.Map:
-		out, pairs, odd := wire.Map{}, []any{}, false
+	case value.Map:
+		out, pairs, odd := value.Map{}, []any{}, false
 		for _, p := range v {
 			_, isText := p.Key.(string)
 			odd = odd || !isText
-			key, value := plain(p.Key, root), plain(p.Value, root)
-			out, pairs = append(out, wire.Pair{Key: key, Value: value}), append(pairs, []any{key, value})
+			key, val := plain(p.Key, root), plain(p.Value, root)
+			out, pairs = append(out, value.Pair{Key: key, Value: val}), append(pairs, []any{key, val})
 		}
 		if odd {
-			return wire.Map{{Key: "__pairs__", Value: pairs}}
+			return value.Map{{Key: "__pairs__", Value: pairs}}
 		}
 		return out
 	case []any:
@@ -87,17 +86,17 @@ func plain(v any, root string) any {
 	case string:
 		return strings.ReplaceAll(v, root, "ROOT")
 	case []byte:
-		return wire.Map{{Key: "__bytes__", Value: base64.StdEncoding.EncodeToString(v)}}
+		return value.Map{{Key: "__bytes__", Value: base64.StdEncoding.EncodeToString(v)}}
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return wire.Map{{Key: "__float__", Value: pytext.Float(v)}}
+			return value.Map{{Key: "__float__", Value: value.Float(v)}}
 		}
 	}
 	return v
 }
 
 // compile makes our pillar of a tree.
-func compile(t *testing.T, tr *salttrees.Tree, root string) wire.Map {
+func compile(t *testing.T, tr *salttrees.Tree, root string) value.Map {
 	t.Helper()
 	tr.Place(t, root)
 	config := salttrees.YAML(t, strings.ReplaceAll(must(tr.Get("config")), "ROOT", root))
@@ -115,13 +114,13 @@ func compile(t *testing.T, tr *salttrees.Tree, root string) wire.Map {
 
 func must(s string, _ bool) string { return s }
 
-func valueOf(m wire.Map, key string) any {
+func valueOf(m value.Map, key string) any {
 	v, _ := m.Get(key)
 	return v
 }
 
-func mapOf(m wire.Map, key string) wire.Map {
-	v, _ := valueOf(m, key).(wire.Map)
+func mapOf(m value.Map, key string) value.Map {
+	v, _ := valueOf(m, key).(value.Map)
 	return v
 }
 
@@ -139,13 +138,13 @@ type files struct{ *fileserver.Server }
 func (f files) Open(env, path string) (string, []byte, bool, error) { return f.Read(env, path) }
 
 // newCompiler makes a compiler as the master does, for options as in its configuration.
-func newCompiler(t *testing.T, root string, config wire.Map) *pillar.Compiler {
+func newCompiler(t *testing.T, root string, config value.Map) *pillar.Compiler {
 	t.Helper()
 	o := pillar.Options{
 		StateTop: "top.sls", MergeStrategy: config.String("pillar_source_merging_strategy"), SafeRenderError: true,
 		OnDemandExtPillar: texts(valueOf(config, "on_demand_ext_pillar")), EnvOrder: texts(valueOf(config, "env_order")),
 		ExtPillar: valueOf(config, "ext_pillar"), DecryptPillar: valueOf(config, "decrypt_pillar"), Nodegroups: mapOf(config, "nodegroups"),
-		MasterOpts: append(config, wire.Pair{Key: "id", Value: "master1"}),
+		MasterOpts: append(config, value.Pair{Key: "id", Value: "master1"}),
 	}
 	if top := config.String("state_top"); top != "" {
 		o.StateTop = top
@@ -160,7 +159,7 @@ func newCompiler(t *testing.T, root string, config wire.Map) *pillar.Compiler {
 	}
 	roots := mapOf(config, "pillar_roots")
 	if roots == nil {
-		roots = wire.Map{{Key: "base", Value: []any{filepath.Join(root, "pillar")}}}
+		roots = value.Map{{Key: "base", Value: []any{filepath.Join(root, "pillar")}}}
 	}
 	var served fileserver.Options
 	served.FollowSymlinks = true
@@ -180,8 +179,8 @@ func newCompiler(t *testing.T, root string, config wire.Map) *pillar.Compiler {
 	var c *pillar.Compiler
 	functions := modules.New(modules.Deps{
 		Files: files{fileRoots}, Version: "3008.3", Nodegroup: func(name string) (any, bool) { return o.Nodegroups.Get(name) },
-		SDB: func(name string) (wire.Map, bool) { m := mapOf(config, name); return m, m != nil },
-		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string, vars wire.Map) (any, error) {
+		SDB: func(name string) (value.Map, bool) { m := mapOf(config, name); return m, m != nil },
+		Render: func(ctx context.Context, m modules.Minion, path, text, pipe string, vars value.Map) (any, error) {
 			return c.RenderText(ctx, pillar.Request{ID: m.ID, Grains: m.Grains}, files{fileRoots}, m.Pillar, path, text, pipe, vars)
 		},
 	})
@@ -196,7 +195,7 @@ func newCompiler(t *testing.T, root string, config wire.Map) *pillar.Compiler {
 }
 
 // lone is a world with web1 only, of which nothing is known.
-type lone struct{ groups wire.Map }
+type lone struct{ groups value.Map }
 
 func (lone) AcceptedIDs() []string               { return []string{"web1"} }
 func (lone) DataCache() bool                     { return true }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // BenchmarkChild makes a child, binds it to a minion and calls one function of a site, as one pillar does.
@@ -42,7 +42,7 @@ func BenchmarkChild(b *testing.B) {
 			b.Run("ext_pillar", func(b *testing.B) {
 				for i := range b.N {
 					one := s.host.Session(minion("m" + strconv.Itoa(i)))
-					if _, err := one.Call(b.Context(), Call{Kind: Pillar, Fun: "owners", Given: wire.Map{}}); err != nil {
+					if _, err := one.Call(b.Context(), Call{Kind: Pillar, Fun: "owners", Given: value.Map{}}); err != nil {
 						b.Fatal(err)
 					}
 					one.Close()

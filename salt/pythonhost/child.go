@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 const (
@@ -168,7 +168,7 @@ func conversationOf(ctx context.Context) *conversation {
 }
 
 // run has the child make the call. Afterwards child.reason tells whether it may be used again.
-func (c *conversation) run(ctx context.Context, m wire.Map) (any, error) {
+func (c *conversation) run(ctx context.Context, m value.Map) (any, error) {
 	c.child.begin(c.call.Fun)
 	defer c.child.finish()
 	stop := context.AfterFunc(ctx, c.child.kill)
@@ -180,7 +180,7 @@ func (c *conversation) run(ctx context.Context, m wire.Map) (any, error) {
 	return v, err
 }
 
-func (c *conversation) talk(ctx context.Context, m wire.Map) (any, error) {
+func (c *conversation) talk(ctx context.Context, m value.Map) (any, error) {
 	if err := c.send(m); err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (c *conversation) talk(ctx context.Context, m wire.Map) (any, error) {
 }
 
 // failed makes the error that the child told.
-func (c *conversation) failed(m wire.Map) error {
+func (c *conversation) failed(m value.Map) error {
 	reason := m.String("kind")
 	switch reason {
 	case reasonFailed, reasonUnknown:
@@ -233,12 +233,12 @@ func (c *conversation) failed(m wire.Map) error {
 }
 
 // answer does what the Python code asks of the master.
-func (c *conversation) answer(ctx context.Context, m wire.Map) error {
+func (c *conversation) answer(ctx context.Context, m value.Map) error {
 	a, _ := m.Get("args")
 	args, _ := a.([]any)
 	k, _ := m.Get("kwargs")
-	kwargs, _ := k.(wire.Map)
-	reply := wire.Map{{Key: "op", Value: "cbret"}}
+	kwargs, _ := k.(value.Map)
+	reply := value.Map{{Key: "op", Value: "cbret"}}
 	var v any
 	err := errors.New("this master answers no questions")
 	if do := c.session.h.opts.Answer; do != nil {
@@ -255,9 +255,9 @@ func (c *conversation) answer(ctx context.Context, m wire.Map) error {
 		return err // a call inside the answer lost the child
 	}
 	if err != nil {
-		reply = append(reply, wire.Pair{Key: "error", Value: err.Error()})
+		reply = append(reply, value.Pair{Key: "error", Value: err.Error()})
 	} else {
-		reply = append(reply, wire.Pair{Key: "value", Value: v})
+		reply = append(reply, value.Pair{Key: "value", Value: v})
 	}
 	return c.send(reply)
 }
@@ -285,8 +285,8 @@ func (c *conversation) nested(ctx context.Context, call Call) (any, error) {
 }
 
 // send and receive count the time against the call; the master's own is not.
-func (c *conversation) send(m wire.Map) error {
-	raw, err := wire.PackNew(m)
+func (c *conversation) send(m value.Map) error {
+	raw, err := value.PackNew(m)
 	if err != nil {
 		return fmt.Errorf("pack for the Python host: %w", err)
 	}
@@ -297,7 +297,7 @@ func (c *conversation) send(m wire.Map) error {
 	return c.broken(err)
 }
 
-func (c *conversation) receive() (wire.Map, error) {
+func (c *conversation) receive() (value.Map, error) {
 	began := time.Now()
 	_ = c.child.conn.SetReadDeadline(began.Add(c.left))
 	m, err := c.child.receive(c.session.h.opts.Output + frameSpare)
@@ -307,7 +307,7 @@ func (c *conversation) receive() (wire.Map, error) {
 
 var errOutput = errors.New("message is too long")
 
-func (c *child) receive(limit int64) (wire.Map, error) {
+func (c *child) receive(limit int64) (value.Map, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(c.read, head[:]); err != nil {
 		return nil, err
@@ -320,7 +320,7 @@ func (c *child) receive(limit int64) (wire.Map, error) {
 	if _, err := io.ReadFull(c.read, raw); err != nil {
 		return nil, err
 	}
-	return wire.UnpackMap(raw)
+	return value.UnpackMap(raw)
 }
 
 func (c *conversation) broken(err error) error {

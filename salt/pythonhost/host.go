@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 //go:embed host.py
@@ -32,7 +32,7 @@ type Options struct {
 	Python func() (string, error)
 	// ConfFile is the master's configuration, which Salt reads for itself; Opts win over what stands there.
 	ConfFile string
-	Opts     wire.Map
+	Opts     value.Map
 	// Natives are the functions that Answer runs when Python code calls them, by kind: "module", "runner".
 	Natives map[string][]string
 	// Answer does what Python code asks of the master. The context is the call's.
@@ -69,9 +69,9 @@ func orElse[T int | int64 | time.Duration](v *T, def T) {
 // Minion is whom a child's modules see as their own.
 type Minion struct {
 	ID                 string
-	Grains, Pillar     wire.Map
+	Grains, Pillar     value.Map
 	Saltenv, Pillarenv string // "" for none
-	PillarRoots        wire.Map
+	PillarRoots        value.Map
 }
 
 // Question is what Python code asks of the master.
@@ -79,7 +79,7 @@ type Question struct {
 	What   string // "module", "runner"
 	Fun    string
 	Args   []any
-	Kwargs wire.Map
+	Kwargs value.Map
 	Minion Minion // for whom the code runs
 }
 
@@ -98,11 +98,11 @@ type Call struct {
 	Kind   Kind
 	Fun    string // module.function; an ext_pillar's name
 	Args   []any
-	Kwargs wire.Map
+	Kwargs value.Map
 	// Of an ext_pillar: its arguments as configured, the pillar so far, and what the minion sent along.
 	Given  any
-	Pillar wire.Map
-	Extra  wire.Map
+	Pillar value.Map
+	Extra  value.Map
 }
 
 // Host runs functions of Python. It is safe for concurrent use.
@@ -225,7 +225,7 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 		if s.child, err = s.h.take(ctx); err != nil {
 			return nil, err
 		}
-		m = append(m, wire.Pair{Key: "bind", Value: s.minion.message()})
+		m = append(m, value.Pair{Key: "bind", Value: s.minion.message()})
 	}
 	talk := &conversation{session: s, child: s.child, call: c, left: s.h.opts.Timeout}
 	v, err := talk.run(ctx, m)
@@ -235,19 +235,19 @@ func (s *Session) call(ctx context.Context, c Call) (any, error) {
 	return v, err
 }
 
-func (m Minion) message() wire.Map {
-	return wire.Map{
+func (m Minion) message() value.Map {
+	return value.Map{
 		{Key: "id", Value: m.ID}, {Key: "grains", Value: m.Grains}, {Key: "pillar", Value: m.Pillar}, {Key: "saltenv", Value: m.Saltenv},
 		{Key: "pillarenv", Value: m.Pillarenv}, {Key: "pillar_roots", Value: m.PillarRoots},
 	}
 }
 
-func (c Call) message() wire.Map {
-	out := wire.Map{
+func (c Call) message() value.Map {
+	out := value.Map{
 		{Key: "op", Value: "call"}, {Key: "kind", Value: string(c.Kind)}, {Key: "fun", Value: c.Fun}, {Key: "args", Value: c.Args}, {Key: "kwargs", Value: c.Kwargs},
 	}
 	if c.Kind == Pillar {
-		out = append(out, wire.Pair{Key: "given", Value: c.Given}, wire.Pair{Key: "pillar", Value: c.Pillar}, wire.Pair{Key: "extra", Value: c.Extra})
+		out = append(out, value.Pair{Key: "given", Value: c.Given}, value.Pair{Key: "pillar", Value: c.Pillar}, value.Pair{Key: "extra", Value: c.Extra})
 	}
 	return out
 }
@@ -416,7 +416,7 @@ func level(log *slog.Logger) int {
 }
 
 // record writes what a Python module logged.
-func (h *Host) record(m wire.Map, more ...any) {
+func (h *Host) record(m value.Map, more ...any) {
 	h.m.records.Inc()
 	n, _ := m.Get("level")
 	python, _ := n.(int64)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 var releases = []string{"3006.28", "3007.15", "3008.3"}
@@ -69,10 +69,10 @@ func newSite(t testing.TB, release string, files map[string]string, change func(
 	exe := python(t, release)
 	o := Options{
 		Python: func() (string, error) { return exe, nil },
-		Opts: wire.Map{
+		Opts: value.Map{
 			{Key: "id", Value: "master1"}, {Key: "root_dir", Value: s.root}, {Key: "cachedir", Value: s.root + "/cache"},
 			{Key: "extension_modules", Value: s.root + "/ext"}, {Key: "module_dirs", Value: []any{s.root + "/dirs"}},
-			{Key: "file_roots", Value: wire.Map{{Key: "base", Value: []any{s.root + "/files"}}}},
+			{Key: "file_roots", Value: value.Map{{Key: "base", Value: []any{s.root + "/files"}}}},
 		},
 	}
 	if change != nil {
@@ -84,10 +84,10 @@ func newSite(t testing.TB, release string, files map[string]string, change func(
 }
 
 func minion(id string) Minion {
-	return Minion{ID: id, Grains: wire.Map{
+	return Minion{ID: id, Grains: value.Map{
 		{Key: "id", Value: id}, {Key: "kernel", Value: "Linux"}, {Key: "os", Value: "Debian"}, {Key: "os_family", Value: "Debian"},
 		{Key: "osrelease_info", Value: []any{12}}, {Key: "kernelrelease", Value: "6.1"},
-	}, Pillar: wire.Map{{Key: "owner", Value: "pillar of " + id}}}
+	}, Pillar: value.Map{{Key: "owner", Value: "pillar of " + id}}}
 }
 
 func call(t testing.TB, s *Session, fun string, args ...any) any {
@@ -125,7 +125,7 @@ func TestCalls(t *testing.T) {
 			}, func(o *Options) {
 				o.Natives = map[string][]string{"module": {"mine.get"}}
 				o.Answer = func(_ context.Context, q Question) (any, error) {
-					return wire.Map{{Key: "asked", Value: []any{q.What, q.Fun, q.Args, q.Minion.ID}}}, nil
+					return value.Map{{Key: "asked", Value: []any{q.What, q.Fun, q.Args, q.Minion.ID}}}, nil
 				}
 			})
 			session := s.host.Session(minion("web1"))
@@ -169,10 +169,10 @@ func TestCalls(t *testing.T) {
 				given any
 				want  string
 			}{
-				{[]any{"a", 1}, "[{owner [web1 [{k 1}] [a 1] []]}]"}, {wire.Map{{Key: "n", Value: 2}}, "[{owner [web1 [{k 1}] [] [{n 2}]]}]"},
+				{[]any{"a", 1}, "[{owner [web1 [{k 1}] [a 1] []]}]"}, {value.Map{{Key: "n", Value: 2}}, "[{owner [web1 [{k 1}] [] [{n 2}]]}]"},
 				{"one", "[{owner [web1 [{k 1}] [one] []]}]"},
 			} {
-				v, err := session.Call(t.Context(), Call{Kind: Pillar, Fun: "owners", Given: c.given, Pillar: wire.Map{{Key: "k", Value: 1}}})
+				v, err := session.Call(t.Context(), Call{Kind: Pillar, Fun: "owners", Given: c.given, Pillar: value.Map{{Key: "k", Value: 1}}})
 				if err != nil || fmt.Sprint(v) != c.want {
 					t.Errorf("got %v %v, want %s", v, err, c.want)
 				}
@@ -360,7 +360,7 @@ func TestDescriptors(t *testing.T) {
 	call(t, one, "test.ping")
 	two := s.host.Session(minion("web2"))
 	defer two.Close()
-	fds, _ := call(t, two, "bad.descriptors").(wire.Map)
+	fds, _ := call(t, two, "bad.descriptors").(value.Map)
 	var sockets int
 	for _, p := range fds {
 		to, _ := p.Value.(string)

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // startTimeout bounds the start of an interpreter and the import of Salt; a cold one compiles all of it.
@@ -88,7 +88,7 @@ func (h *Host) startServer(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrHost, err)
 	}
-	config, err := wire.PackNew(wire.Map{
+	config, err := value.PackNew(value.Map{
 		{Key: "conf_file", Value: h.opts.ConfFile}, {Key: "opts", Value: h.opts.Opts}, {Key: "natives", Value: h.natives()},
 		{Key: "memory", Value: h.opts.Memory}, {Key: "output", Value: h.opts.Output}, {Key: "log_level", Value: level(h.log)},
 	})
@@ -155,14 +155,14 @@ func (h *Host) startServer(ctx context.Context) (*server, error) {
 	return s, nil
 }
 
-func (h *Host) natives() wire.Map {
-	var out wire.Map
+func (h *Host) natives() value.Map {
+	var out value.Map
 	for kind, names := range h.opts.Natives {
 		list := make([]any, len(names))
 		for i, name := range names {
 			list[i] = name
 		}
-		out = append(out, wire.Pair{Key: kind, Value: list})
+		out = append(out, value.Pair{Key: kind, Value: list})
 	}
 	return out
 }
@@ -191,7 +191,7 @@ func (s *server) ready() error {
 
 const maxPacket = 1 << 16
 
-func (s *server) receive() (wire.Map, error) {
+func (s *server) receive() (value.Map, error) {
 	raw := make([]byte, maxPacket)
 	n, err := s.control.Read(raw)
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *server) receive() (wire.Map, error) {
 	if n == 0 {
 		return nil, io.EOF
 	}
-	return wire.UnpackMap(raw[:n])
+	return value.UnpackMap(raw[:n])
 }
 
 // listen hears about children until the fork server ends.
@@ -235,13 +235,13 @@ func (s *server) listen() {
 	}
 }
 
-func integer(m wire.Map, key string) int {
+func integer(m value.Map, key string) int {
 	v, _ := m.Get(key)
 	n, _ := v.(int64)
 	return int(n)
 }
 
-func (s *server) answer(m wire.Map, pid int, err error) {
+func (s *server) answer(m value.Map, pid int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := int64(integer(m, "n"))
@@ -291,7 +291,7 @@ func (s *server) fork(ctx context.Context) (*child, error) {
 	s.next++
 	n := s.next
 	s.waiting[n] = o
-	raw, err := wire.PackNew(wire.Map{{Key: "op", Value: "fork"}, {Key: "n", Value: n}})
+	raw, err := value.PackNew(value.Map{{Key: "op", Value: "fork"}, {Key: "n", Value: n}})
 	if err == nil {
 		_, _, err = s.control.WriteMsgUnix(raw, syscall.UnixRights(int(theirs.Fd())), nil)
 	}

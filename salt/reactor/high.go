@@ -6,25 +6,24 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // chunk is one reaction as low data: state (local, runner, ...), fun, name, __id__, __sls__ and what the SLS file says.
 type chunk struct {
-	wire.Map
+	value.Map
 	state, fun, id string
 }
 
 // pad takes the functions out of the keys: `local.test.ping: [...]` becomes `local: [..., test.ping]`.
-func pad(high wire.Map) (wire.Map, error) {
+func pad(high value.Map) (value.Map, error) {
 	for i, e := range high {
-		body, ok := e.Value.(wire.Map)
+		body, ok := e.Value.(value.Map)
 		if !ok {
 			if short, ok := e.Value.(string); ok && strings.Contains(short, ".") {
 				state, fun, _ := strings.Cut(short, ".")
-				high[i].Value = wire.Map{{Key: state, Value: []any{fun}}}
+				high[i].Value = value.Map{{Key: state, Value: []any{fun}}}
 			}
 			continue
 		}
@@ -32,7 +31,7 @@ func pad(high wire.Map) (wire.Map, error) {
 		for n, p := range body {
 			key, ok := p.Key.(string)
 			if !ok {
-				return nil, fmt.Errorf("ID %s: the key %s is no text", pytext.Repr(e.Key), pytext.Repr(p.Key))
+				return nil, fmt.Errorf("ID %s: the key %s is no text", value.Repr(e.Key), value.Repr(p.Key))
 			}
 			keys[n] = key
 		}
@@ -61,7 +60,7 @@ func pad(high wire.Map) (wire.Map, error) {
 }
 
 // compile makes low data of high data. Texts say what is wrong with it.
-func compile(ctx context.Context, high wire.Map) ([]chunk, []string, error) {
+func compile(ctx context.Context, high value.Map) ([]chunk, []string, error) {
 	low, faults, err := orchestrate.Reactions(ctx, high)
 	if err != nil || len(faults) > 0 {
 		return nil, faults, err

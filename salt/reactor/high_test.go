@@ -5,24 +5,23 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // high reads an SLS file without templates.
-func high(t testing.TB, text string) wire.Map {
+func high(t testing.TB, text string) value.Map {
 	t.Helper()
 	v, err := yaml11.Load([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, _ := yaml11.ToWire(v).(wire.Map)
+	m, _ := v.(value.Map)
 	if m, err = pad(m); err != nil {
 		t.Fatal(err)
 	}
 	for i, e := range m {
-		if body, ok := e.Value.(wire.Map); ok {
+		if body, ok := e.Value.(value.Map); ok {
 			m[i].Value = body.Set("__sls__", "/x.sls")
 		}
 	}
@@ -37,10 +36,10 @@ func show(c chunk) string {
 		case "state", "fun", "__sls__", "__id__":
 		case "name":
 			if p.Value != c.id {
-				fmt.Fprintf(&b, " name=%s", pytext.Repr(p.Value))
+				fmt.Fprintf(&b, " name=%s", value.Repr(p.Value))
 			}
 		default:
-			fmt.Fprintf(&b, " %s=%s", p.Key, pytext.Repr(p.Value))
+			fmt.Fprintf(&b, " %s=%s", p.Key, value.Repr(p.Value))
 		}
 	}
 	return b.String()
@@ -121,7 +120,7 @@ func FuzzHigh(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m, ok := yaml11.ToWire(v).(wire.Map)
+		m, ok := v.(value.Map)
 		if !ok {
 			return
 		}

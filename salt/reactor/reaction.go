@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Job is a local reaction: a job for minions, which nobody waits for.
@@ -18,14 +17,14 @@ type Job struct {
 	TgtType, Fun string
 	Args         []any // keywords as the last map, marked __kwarg__
 	Ret, JID     string
-	Kwargs       wire.Map // what else the SLS file says: metadata, delimiter, ret_config, ...
+	Kwargs       value.Map // what else the SLS file says: metadata, delimiter, ret_config, ...
 }
 
 // Call is a runner, wheel or caller reaction.
 type Call struct {
 	Fun    string
 	Args   []any
-	Kwargs wire.Map
+	Kwargs value.Map
 }
 
 // Signature is what a function of the master takes.
@@ -73,7 +72,7 @@ func (r *Reactor) job(c chunk) (Job, error) {
 	}
 	j.Tgt = tgt
 	if t, ok := c.Get("tgt_type"); ok {
-		j.TgtType = pytext.Str(t)
+		j.TgtType = value.Str(t)
 	}
 	args, kwargs, err := r.arguments(c, Signature{})
 	if err != nil {
@@ -83,12 +82,12 @@ func (r *Reactor) job(c chunk) (Job, error) {
 		return Job{}, err
 	}
 	for i, a := range j.Args { // a jid is text wherever it comes from
-		if digits, ok := pytext.Int(a); ok && len(digits) == 20 {
+		if digits, ok := value.Int(a); ok && len(digits) == 20 {
 			j.Args[i] = digits
 		}
 	}
 	if len(kwargs) > 0 {
-		j.Args = append(j.Args, append(wire.Map{{Key: "__kwarg__", Value: true}}, kwargs...))
+		j.Args = append(j.Args, append(value.Map{{Key: "__kwarg__", Value: true}}, kwargs...))
 	}
 	for _, p := range c.Map {
 		switch p.Key {
@@ -101,18 +100,18 @@ func (r *Reactor) job(c chunk) (Job, error) {
 }
 
 // arguments reads what a function is called with: `args`, or `arg` and `kwarg`, or for functions of the master, with this signature, the keys themselves.
-func (r *Reactor) arguments(c chunk, sig Signature) (args any, kwargs wire.Map, err error) {
+func (r *Reactor) arguments(c chunk, sig Signature) (args any, kwargs value.Map, err error) {
 	if given, ok := c.Get("args"); ok {
 		for _, item := range []string{"arg", "kwarg"} {
 			if v, ok := c.Get(item); ok {
 				r.log.Warn(fmt.Sprintf("Reactor '%s' is ignoring '%s' param %s due to presence of 'args' param. Check the Reactor System documentation for the correct argument format.",
-					c.id, item, pytext.Str(v)))
+					c.id, item, value.Str(v)))
 			}
 		}
 		if list, ok := given.([]any); ok && c.state == "caller" && !isDictList(list) {
 			return list, nil, nil
 		}
-		m, ok := given.(wire.Map)
+		m, ok := given.(value.Map)
 		if !ok {
 			if m = repack(given); len(m) == 0 {
 				return nil, nil, errFormat
@@ -132,9 +131,9 @@ func (r *Reactor) arguments(c chunk, sig Signature) (args any, kwargs wire.Map, 
 		args = arg
 	}
 	if kwargs = called.Kwargs; hasKwarg {
-		m, ok := kwarg.(wire.Map)
+		m, ok := kwarg.(value.Map)
 		if !ok && kwarg != nil {
-			return nil, nil, fmt.Errorf("kwarg is %s; write a map", pytext.Repr(kwarg))
+			return nil, nil, fmt.Errorf("kwarg is %s; write a map", value.Repr(kwarg))
 		}
 		kwargs = m
 	}
@@ -159,9 +158,9 @@ func (s Signature) format(c chunk) (Call, error) {
 			out.Args = append(out.Args, v)
 			given++
 		case ok:
-			out.Kwargs = append(out.Kwargs, wire.Pair{Key: p.Name, Value: v})
+			out.Kwargs = append(out.Kwargs, value.Pair{Key: p.Name, Value: v})
 		default:
-			out.Kwargs = append(out.Kwargs, wire.Pair{Key: p.Name, Value: p.Default})
+			out.Kwargs = append(out.Kwargs, value.Pair{Key: p.Name, Value: p.Default})
 		}
 	}
 	if missing > 0 {
@@ -198,37 +197,37 @@ func iterate(v any) ([]any, error) {
 			out = append(out, string(c))
 		}
 		return out, nil
-	case wire.Map:
+	case value.Map:
 		var out []any
 		for _, p := range v {
 			out = append(out, p.Key)
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("arg is %s; write a list", pytext.Repr(v))
+	return nil, fmt.Errorf("arg is %s; write a list", value.Repr(v))
 }
 
 func isDictList(list []any) bool {
-	return !slices.ContainsFunc(list, func(e any) bool { m, ok := e.(wire.Map); return !ok || len(m) != 1 })
+	return !slices.ContainsFunc(list, func(e any) bool { m, ok := e.(value.Map); return !ok || len(m) != 1 })
 }
 
 // repack makes one map of a list of maps of one key; nil if it is none.
-func repack(v any) wire.Map {
+func repack(v any) value.Map {
 	if text, ok := v.(string); ok {
 		parsed, err := yaml11.Load([]byte(text))
 		if err != nil {
 			return nil
 		}
-		v = yaml11.ToWire(parsed)
+		v = parsed
 	}
 	list, ok := v.([]any)
 	if !ok {
 		return nil
 	}
-	var out wire.Map
+	var out value.Map
 	for _, e := range list {
 		switch e := e.(type) {
-		case wire.Map:
+		case value.Map:
 			if len(e) != 1 {
 				return nil
 			}
@@ -243,11 +242,11 @@ func repack(v any) wire.Map {
 }
 
 // put is Set for a key that may be no text.
-func put(m wire.Map, key, v any) wire.Map {
+func put(m value.Map, key, v any) value.Map {
 	if name, ok := key.(string); ok {
 		return m.Set(name, v)
 	}
-	return append(m, wire.Pair{Key: key, Value: v})
+	return append(m, value.Pair{Key: key, Value: v})
 }
 
 // dispatch carries one reaction out, or queues it. What is wrong with it is logged, never fatal.

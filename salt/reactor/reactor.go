@@ -13,7 +13,7 @@ import (
 
 	"clustermaster/salt/render"
 	"clustermaster/serve/event"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // User is who orders reactions. Events of this user are not reacted to, so that no reaction causes itself.
@@ -27,7 +27,7 @@ type Options struct {
 	Rules         []Rule // reactor
 	Renderer      string // renderer: the pipeline of files without a shebang
 	ID            string // of the master
-	Grains, Opts  wire.Map
+	Grains, Opts  value.Map
 	WorkerThreads int // reactor_worker_threads: runner, wheel and caller functions at the same time
 	WorkerHWM     int // reactor_worker_hwm: those that may wait; more are dropped, counted and logged
 }
@@ -182,10 +182,10 @@ func (r *Reactor) react(ctx context.Context, e event.Event) {
 }
 
 // reactions renders the files that react to an event.
-func (r *Reactor) reactions(ctx context.Context, tag string, data wire.Map, files []any) []chunk {
+func (r *Reactor) reactions(ctx context.Context, tag string, data value.Map, files []any) []chunk {
 	ctx, cancel := context.WithTimeout(ctx, renderLimit)
 	defer cancel()
-	var high wire.Map
+	var high value.Map
 	for _, f := range files {
 		path, ok := f.(string)
 		if !ok {

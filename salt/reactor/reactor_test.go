@@ -15,10 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"clustermaster/internal/logtest"
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/render"
 	"clustermaster/serve/event"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // renderer is one for all tests: its Python is unpacked once.
@@ -47,7 +46,7 @@ func TestMain(m *testing.M) {
 // nothing is a Host without functions and files.
 type nothing struct{}
 
-func (nothing) Call(_ context.Context, fun string, _ []any, _ wire.Map) (any, error) {
+func (nothing) Call(_ context.Context, fun string, _ []any, _ value.Map) (any, error) {
 	return nil, fmt.Errorf("%s: %w", fun, render.ErrUnknownFunction)
 }
 func (nothing) File(context.Context, string, string) ([]byte, bool, error) { return nil, false, nil }
@@ -127,7 +126,7 @@ func newWorld(t testing.TB, rules map[string][]string, files map[string]string, 
 			return w.c
 		},
 		Publish: func(_ context.Context, j Job) error {
-			w.note("local %s %v %s", j.Fun, j.Tgt, pytext.Repr(j.Args))
+			w.note("local %s %v %s", j.Fun, j.Tgt, value.Repr(j.Args))
 			return nil
 		},
 		Run: func(ctx context.Context, client string, c Call) {
@@ -137,9 +136,9 @@ func newWorld(t testing.TB, rules map[string][]string, files map[string]string, 
 				case <-ctx.Done():
 				}
 			}
-			w.note("%s %s %s", client, c.Fun, pytext.Repr(c.Kwargs))
+			w.note("%s %s %s", client, c.Fun, value.Repr(c.Kwargs))
 		},
-		Caller:    func(_ context.Context, c Call) error { w.note("caller %s %s", c.Fun, pytext.Repr(c.Args)); return nil },
+		Caller:    func(_ context.Context, c Call) error { w.note("caller %s %s", c.Fun, value.Repr(c.Args)); return nil },
 		Signature: func(_, fun string) (Signature, bool) { return Signature{VarKwargs: true}, fun != "nosuch.fun" },
 	}, o, slog.New(slog.NewTextHandler(w.log, nil)), w.metrics)
 	return w
@@ -181,11 +180,11 @@ func (w *world) until(t *testing.T, want ...string) {
 	t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
-func data(pairs ...any) wire.Map {
-	var m wire.Map
+func data(pairs ...any) value.Map {
+	var m value.Map
 	for i := 0; i < len(pairs); i += 2 {
 		key, _ := pairs[i].(string)
-		m = append(m, wire.Pair{Key: key, Value: pairs[i+1]})
+		m = append(m, value.Pair{Key: key, Value: pairs[i+1]})
 	}
 	return m
 }
@@ -299,7 +298,7 @@ func TestFiles(t *testing.T) {
 	}, Options{WorkerThreads: 1, WorkerHWM: 100})
 	w.run(t)
 	for _, tag := range []string{"glob", "salt", "none", "deep", "empty"} {
-		w.bus.Fire(tag, wire.Map{})
+		w.bus.Fire(tag, value.Map{})
 	}
 	var want []string
 	for _, n := range []string{"a", "b", "c", "s", "d", "last", "p", "q", "last"} {
@@ -335,7 +334,7 @@ func TestWrong(t *testing.T) {
 	w := newWorld(t, rules, files, Options{WorkerThreads: 1, WorkerHWM: 100})
 	w.run(t)
 	for name := range said {
-		w.bus.Fire("w/"+name, wire.Map{})
+		w.bus.Fire("w/"+name, value.Map{})
 	}
 	w.bus.Fire("end", data("n", "end"))
 	w.until(t, "runner test.arg {'n': 'end'}")
@@ -351,9 +350,9 @@ func TestWrong(t *testing.T) {
 func BenchmarkReactions(b *testing.B) {
 	for name, text := range map[string]string{"jinja": "r:\n  local.test.ping: [{tgt: '{{ data.n }}'}]\n", "plain": "r:\n  local.test.ping: [{tgt: a}]\n"} {
 		b.Run(name, func(b *testing.B) {
-			opts := wire.Map{}
+			opts := value.Map{}
 			for i := range 500 { // as many as a master has
-				opts = append(opts, wire.Pair{Key: fmt.Sprintf("option_%d", i), Value: "value"})
+				opts = append(opts, value.Pair{Key: fmt.Sprintf("option_%d", i), Value: "value"})
 			}
 			w := newWorld(b, map[string][]string{"r": {"r.sls"}}, map[string]string{"r.sls": text}, Options{WorkerThreads: 10, WorkerHWM: 10000, Opts: opts})
 			chunks := w.reactions(context.Background(), "r", data("n", int64(0)), []any{filepath.Join(w.dir, "r.sls")}) // starts the worker
@@ -362,7 +361,7 @@ func BenchmarkReactions(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
-				packed, err := wire.Pack(data("n", int64(n), "_stamp", "2026-11-21T09:32:30.576440"))
+				packed, err := value.Pack(data("n", int64(n), "_stamp", "2026-11-21T09:32:30.576440"))
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"clustermaster/internal/fnmatch"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Rule is one entry of the option reactor.
@@ -28,7 +28,7 @@ func (r Rule) files() []any {
 func ReadRules(option []any) []Rule {
 	var rules []Rule
 	for _, e := range option {
-		if m, ok := e.(wire.Map); ok && len(m) == 1 {
+		if m, ok := e.(value.Map); ok && len(m) == 1 {
 			if tag, ok := m[0].Key.(string); ok {
 				rules = append(rules, Rule{tag, m[0].Value})
 			}

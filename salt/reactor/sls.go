@@ -14,7 +14,7 @@ import (
 	"clustermaster/internal/fnmatch"
 	"clustermaster/internal/smallfile"
 	"clustermaster/salt/render"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Bounds of what one entry of a reactor may name.
@@ -31,7 +31,7 @@ type sls struct {
 
 // file renders the files that one path, glob or salt:// address stands for, into the high data of all of them. What is wrong with a file is logged;
 // the others count.
-func (r *Reactor) file(ctx context.Context, ref, tag string, data wire.Map) (high wire.Map) {
+func (r *Reactor) file(ctx context.Context, ref, tag string, data value.Map) (high value.Map) {
 	found, shown, err := r.find(ref)
 	if err != nil {
 		r.m.wrong.Inc()
@@ -51,7 +51,7 @@ func (r *Reactor) file(ctx context.Context, ref, tag string, data wire.Map) (hig
 }
 
 // merge lays high data over other: an ID that both have is the later one's.
-func merge(high, over wire.Map) wire.Map {
+func merge(high, over value.Map) value.Map {
 	for _, e := range over {
 		if id, ok := e.Key.(string); ok {
 			high = high.Set(id, e.Value)
@@ -149,18 +149,18 @@ func glob(pattern string) []string {
 }
 
 // render makes high data of one file. Every ID gets the name of the file, for messages.
-func (r *Reactor) render(ctx context.Context, f sls, tag string, data wire.Map) (wire.Map, error) {
+func (r *Reactor) render(ctx context.Context, f sls, tag string, data value.Map) (value.Map, error) {
 	if len(bytes.TrimSpace(f.data)) == 0 {
 		return nil, nil
 	}
-	value, err := r.deps.Renderer.Render(ctx, render.Source{Path: f.path, SaltEnv: f.saltenv, Data: f.data, Once: true}, r.opts.Renderer, render.Context{
+	val, err := r.deps.Renderer.Render(ctx, render.Source{Path: f.path, SaltEnv: f.saltenv, Data: f.data, Once: true}, r.opts.Renderer, render.Context{
 		ID: r.opts.ID, Grains: r.opts.Grains, Opts: r.opts.Opts,
-		Vars: wire.Map{{Key: "tag", Value: tag}, {Key: "data", Value: data}},
+		Vars: value.Map{{Key: "tag", Value: tag}, {Key: "data", Value: data}},
 	}, r.deps.Host)
 	if err != nil {
 		return nil, err
 	}
-	high, ok := value.(wire.Map)
+	high, ok := val.(value.Map)
 	if !ok {
 		return nil, errors.New("it makes no map of IDs")
 	}
@@ -168,7 +168,7 @@ func (r *Reactor) render(ctx context.Context, f sls, tag string, data wire.Map) 
 		return nil, err
 	}
 	for i, e := range high {
-		body, ok := e.Value.(wire.Map)
+		body, ok := e.Value.(value.Map)
 		if !ok {
 			return nil, fmt.Errorf("ID %v is no map of kinds of reactions", e.Key)
 		}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"sync"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // cache keeps the values of renders. An entry stands under the hash of the
@@ -101,7 +101,7 @@ func (j *job) key(source [sha256.Size]byte, r reads) (key [sha256.Size]byte, err
 				hashText(h, "")
 				continue
 			}
-			raw, err := wire.PackNew(v)
+			raw, err := value.PackNew(v)
 			if err != nil {
 				return key, err
 			}
@@ -161,12 +161,12 @@ func (e *entry) holds(ctx context.Context, j *job) bool {
 }
 
 // put keeps a value, unless the render used more than can be told.
-func (c *cache) put(source [sha256.Size]byte, j *job, value any) {
+func (c *cache) put(source [sha256.Size]byte, j *job, val any) {
 	if j.used.impure {
 		c.m.cache.WithLabelValues("unkept").Inc()
 		return
 	}
-	kept, size := duplicate(value)
+	kept, size := duplicate(val)
 	size += entrySize * int64(1+len(j.used.files))
 	if size > c.max/4 {
 		return
@@ -216,12 +216,12 @@ const (
 func duplicate(v any) (any, int64) {
 	size := int64(valueSize)
 	switch v := v.(type) {
-	case wire.Map:
-		out := make(wire.Map, len(v))
+	case value.Map:
+		out := make(value.Map, len(v))
 		for i, p := range v {
 			key, n := duplicate(p.Key)
-			value, m := duplicate(p.Value)
-			out[i] = wire.Pair{Key: key, Value: value}
+			val, m := duplicate(p.Value)
+			out[i] = value.Pair{Key: key, Value: val}
 			size += n + m
 		}
 		return out, size

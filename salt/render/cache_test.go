@@ -10,7 +10,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func hits(r *Renderer) int {
@@ -63,21 +63,21 @@ func TestCacheNeverSharesWrongly(t *testing.T) {
 // changed gives contexts that differ from c in one top-level value, or its id.
 func changed(c Context) []Context {
 	var out []Context
-	vary := func(m wire.Map, set func(*Context, wire.Map)) {
+	vary := func(m value.Map, set func(*Context, value.Map)) {
 		for i := range m {
-			other := append(wire.Map{}, m...)
+			other := append(value.Map{}, m...)
 			other[i].Value = fmt.Sprintf("changed %v", m[i].Key)
 			d := c
 			set(&d, other)
 			out = append(out, d)
 		}
 		d := c
-		set(&d, append(append(wire.Map{}, m...), wire.Pair{Key: "nope", Value: "now there"}))
+		set(&d, append(append(value.Map{}, m...), value.Pair{Key: "nope", Value: "now there"}))
 		out = append(out, d)
 	}
-	vary(c.Grains, func(d *Context, m wire.Map) { d.Grains = m })
-	vary(c.Pillar, func(d *Context, m wire.Map) { d.Pillar = m })
-	vary(c.Opts, func(d *Context, m wire.Map) { d.Opts = m })
+	vary(c.Grains, func(d *Context, m value.Map) { d.Grains = m })
+	vary(c.Pillar, func(d *Context, m value.Map) { d.Pillar = m })
+	vary(c.Opts, func(d *Context, m value.Map) { d.Opts = m })
 	return out
 }
 
@@ -87,7 +87,7 @@ type countedHost struct {
 	n atomic.Int64
 }
 
-func (h *countedHost) Call(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+func (h *countedHost) Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
 	h.n.Add(1)
 	return int64(h.n.Load()), nil
 }
@@ -96,13 +96,13 @@ func TestCache(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{})
 	h := &countedHost{tree: tree{files: map[string]string{"m.jinja": "{% set v = grains.os %}"}}}
-	render := func(text string, grains wire.Map) any {
+	render := func(text string, grains value.Map) any {
 		t.Helper()
 		v, err := r.Render(t.Context(), source("t", text), "jinja|yaml", Context{ID: "m", Grains: grains}, h)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, _ := v.(wire.Map)
+		m, _ := v.(value.Map)
 		got, _ := m.Get("a")
 		return got
 	}
@@ -153,17 +153,17 @@ func TestCache(t *testing.T) {
 func TestCacheCopiesAndStaysSmall(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{CacheSize: 100_000})
-	get := func(n int) wire.Map {
+	get := func(n int) value.Map {
 		t.Helper()
 		v, err := r.Render(t.Context(), source("t", fmt.Sprintf("a: {b: [%d]}\nlong: %s\n", n, strings.Repeat("x", 1000))), "jinja|yaml", Context{}, tree{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return v.(wire.Map)
+		return v.(value.Map)
 	}
 	for range 2 {
 		m := get(1)
-		m[0].Value.(wire.Map)[0].Value.([]any)[0] = "spoiled"
+		m[0].Value.(value.Map)[0].Value.([]any)[0] = "spoiled"
 		m[1].Value = "spoiled"
 	}
 	if m := get(1); reflect.DeepEqual(m[1].Value, "spoiled") || !reflect.DeepEqual(m[0].Value, object("b", []any{int64(1)})) {

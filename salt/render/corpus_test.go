@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"clustermaster/internal/answers"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 var update = flag.Bool("update", false, "ask the real Salt for testdata/corpus.json anew")
@@ -201,19 +201,19 @@ func compare(t *testing.T, c corpusCase, want corpusResult, r *Renderer, h Host)
 	if decodeErr != nil {
 		t.Fatal(decodeErr)
 	}
-	value, unpackErr := wire.Unpack(raw)
+	val, unpackErr := value.Unpack(raw)
 	if unpackErr != nil {
 		t.Fatal(unpackErr)
 	}
 	if err != nil {
-		t.Fatalf("error %v, Salt gives %#v", err, value)
+		t.Fatalf("error %v, Salt gives %#v", err, val)
 	}
-	packed, packErr := wire.Pack(got)
+	packed, packErr := value.Pack(got)
 	if packErr != nil {
 		t.Fatal(packErr)
 	}
-	if got, _ = wire.Unpack(packed); !reflect.DeepEqual(got, value) {
-		t.Fatalf("got  %#v\nSalt %#v", got, value)
+	if got, _ = value.Unpack(packed); !reflect.DeepEqual(got, val) {
+		t.Fatalf("got  %#v\nSalt %#v", got, val)
 	}
 }
 
@@ -231,7 +231,7 @@ func comparable(text string) string {
 	return strings.Replace(text, "recursion depth exceeded while calling a Python object", "recursion depth exceeded", 1)
 }
 
-func readObject(t testing.TB, name string) wire.Map {
+func readObject(t testing.TB, name string) value.Map {
 	t.Helper()
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -243,7 +243,7 @@ func readObject(t testing.TB, name string) wire.Map {
 	if err != nil {
 		t.Fatal(name, err)
 	}
-	return v.(wire.Map)
+	return v.(value.Map)
 }
 
 // ordered reads JSON with the order of its objects.
@@ -256,7 +256,7 @@ func ordered(dec *json.Decoder) (any, error) {
 	case json.Number:
 		return tok.Int64()
 	case json.Delim:
-		m, list := wire.Map{}, []any{}
+		m, list := value.Map{}, []any{}
 		for dec.More() {
 			v, err := ordered(dec)
 			if err != nil {
@@ -267,7 +267,7 @@ func ordered(dec *json.Decoder) (any, error) {
 				if err != nil {
 					return nil, err
 				}
-				m = append(m, wire.Pair{Key: v, Value: inner})
+				m = append(m, value.Pair{Key: v, Value: inner})
 			} else {
 				list = append(list, v)
 			}
@@ -288,7 +288,7 @@ func corpusContext(t testing.TB, c corpusCase) Context {
 	opts := object("id", "web1", "file_client", "local")
 	for k, v := range c.Opts {
 		if m, ok := v.(map[string]any); ok {
-			inner := wire.Map{}
+			inner := value.Map{}
 			for k, v := range m {
 				inner = inner.Set(k, v)
 			}
@@ -301,7 +301,7 @@ func corpusContext(t testing.TB, c corpusCase) Context {
 
 // rootsHost serves testdata/roots and the functions that the corpus calls.
 type rootsHost struct {
-	grains, pillar wire.Map
+	grains, pillar value.Map
 }
 
 func corpusHost(t testing.TB) Host {
@@ -329,7 +329,7 @@ func (rootsHost) HasFunction(name string) bool {
 	return false
 }
 
-func (h rootsHost) Call(_ context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+func (h rootsHost) Call(_ context.Context, fun string, args []any, kwargs value.Map) (any, error) {
 	arg := func(i int) any {
 		if i < len(args) {
 			return args[i]
@@ -346,7 +346,7 @@ func (h rootsHost) Call(_ context.Context, fun string, args []any, kwargs wire.M
 		if grain == "" {
 			grain = "os_family"
 		}
-		v, _ := arg(0).(wire.Map).Get(h.grains.String(grain))
+		v, _ := arg(0).(value.Map).Get(h.grains.String(grain))
 		return v, nil
 	case "test.echo":
 		return arg(0), nil
@@ -359,10 +359,10 @@ func (h rootsHost) Call(_ context.Context, fun string, args []any, kwargs wire.M
 }
 
 // lookup follows a path with colons.
-func lookup(m wire.Map, path string, other any) any {
+func lookup(m value.Map, path string, other any) any {
 	var at any = m
 	for key := range strings.SplitSeq(path, ":") {
-		m, _ := at.(wire.Map)
+		m, _ := at.(value.Map)
 		v, ok := m.Get(key)
 		if !ok {
 			return other

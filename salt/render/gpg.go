@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 var ciphertext = regexp.MustCompile(`(?s)-----BEGIN PGP MESSAGE-----.*?-----END PGP MESSAGE-----`)
@@ -21,7 +21,7 @@ const maxSecret = 16 << 20
 // decryptAll replaces every PGP message inside value by its plain text. Keys are
 // those of the option gpg_keydir. A message that can't be decrypted is an error
 // unless gpg_decrypt_must_succeed is false.
-func decryptAll(ctx context.Context, value any, opts wire.Map) (any, error) {
+func decryptAll(ctx context.Context, val any, opts value.Map) (any, error) {
 	exe, err := exec.LookPath("gpg")
 	if err != nil {
 		return nil, errors.New("GPG unavailable")
@@ -30,10 +30,10 @@ func decryptAll(ctx context.Context, value any, opts wire.Map) (any, error) {
 	if v, ok := opts.Get("gpg_decrypt_must_succeed"); ok {
 		g.must, _ = v.(bool)
 	}
-	return g.value(ctx, value)
+	return g.value(ctx, val)
 }
 
-func keyDir(opts wire.Map) string {
+func keyDir(opts value.Map) string {
 	if dir := opts.String("gpg_keydir"); dir != "" {
 		return dir
 	}
@@ -55,14 +55,14 @@ func (g gpg) value(ctx context.Context, v any) (any, error) {
 		return g.text(ctx, v)
 	case []byte:
 		return g.text(ctx, string(v))
-	case wire.Map:
-		out := make(wire.Map, len(v))
+	case value.Map:
+		out := make(value.Map, len(v))
 		for i, p := range v {
 			inner, err := g.value(ctx, p.Value)
 			if err != nil {
 				return nil, err
 			}
-			out[i] = wire.Pair{Key: p.Key, Value: inner}
+			out[i] = value.Pair{Key: p.Key, Value: inner}
 		}
 		return out, nil
 	case []any:

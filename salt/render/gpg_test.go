@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // keyring makes a gpg home with one key and gives a function that encrypts to it.
@@ -64,9 +64,9 @@ func TestGPG(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), "Could not decrypt a PGP message with the keys of "+home) {
 		t.Fatalf("damaged message: %v", err)
 	}
-	lenient := append(append(wire.Map{}, opts...), wire.Pair{Key: "gpg_decrypt_must_succeed", Value: false})
+	lenient := append(append(value.Map{}, opts...), value.Pair{Key: "gpg_decrypt_must_succeed", Value: false})
 	got, err = r.Render(t.Context(), source("t", broken), "jinja|yaml", Context{Opts: lenient}, tree{})
-	if m, _ := got.(wire.Map); err != nil || !strings.HasPrefix(m.String("password"), "-----BEGIN PGP MESSAGE-----") {
+	if m, _ := got.(value.Map); err != nil || !strings.HasPrefix(m.String("password"), "-----BEGIN PGP MESSAGE-----") {
 		t.Fatalf("damaged message that may stay: %#v, %v", got, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Whatever a template does, the render ends with a clear error and the next one
@@ -73,8 +73,8 @@ func cut(s string) string { return s[:min(len(s), 300)] }
 func TestWorkerKilled(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{Workers: 1})
-	h := tree{calls: map[string]func(context.Context, []any, wire.Map) (any, error){
-		"kill.worker": func(context.Context, []any, wire.Map) (any, error) {
+	h := tree{calls: map[string]func(context.Context, []any, value.Map) (any, error){
+		"kill.worker": func(context.Context, []any, value.Map) (any, error) {
 			r.pool.mu.Lock()
 			defer r.pool.mu.Unlock()
 			for w := range r.pool.busy {
@@ -137,11 +137,11 @@ func TestRenderInsideCall(t *testing.T) {
 	t.Parallel()
 	r := newRenderer(t, Options{Workers: 1})
 	var h tree
-	h.calls = map[string]func(context.Context, []any, wire.Map) (any, error){
-		"slsutil.renderer": func(ctx context.Context, args []any, _ wire.Map) (any, error) {
+	h.calls = map[string]func(context.Context, []any, value.Map) (any, error){
+		"slsutil.renderer": func(ctx context.Context, args []any, _ value.Map) (any, error) {
 			return r.Render(ctx, source("inner", args[0].(string)), "jinja|yaml", Context{Grains: object("a", int64(7))}, h)
 		},
-		"x.endless": func(ctx context.Context, _ []any, _ wire.Map) (any, error) {
+		"x.endless": func(ctx context.Context, _ []any, _ value.Map) (any, error) {
 			return r.Render(ctx, source("inner", "{{ salt['x.endless']() }}"), "jinja|yaml", Context{}, h)
 		},
 	}
@@ -165,8 +165,8 @@ func TestContextEnds(t *testing.T) {
 	r := newRenderer(t, Options{Workers: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	began := make(chan struct{})
-	h := tree{calls: map[string]func(context.Context, []any, wire.Map) (any, error){
-		"x.wait": func(ctx context.Context, _ []any, _ wire.Map) (any, error) {
+	h := tree{calls: map[string]func(context.Context, []any, value.Map) (any, error){
+		"x.wait": func(ctx context.Context, _ []any, _ value.Map) (any, error) {
 			close(began)
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -271,8 +271,8 @@ func TestManyAtOnce(t *testing.T) {
 	r := newRenderer(t, Options{Workers: 2, OutputLimit: 1 << 20, MemoryLimit: 512 << 20})
 	h := tree{
 		files: map[string]string{"m.jinja": "{% macro twice(n) %}{{ n }}{{ n }}{% endmacro %}"},
-		calls: map[string]func(context.Context, []any, wire.Map) (any, error){
-			"test.echo": func(_ context.Context, args []any, _ wire.Map) (any, error) { return args[0], nil },
+		calls: map[string]func(context.Context, []any, value.Map) (any, error){
+			"test.echo": func(_ context.Context, args []any, _ value.Map) (any, error) { return args[0], nil },
 		},
 	}
 	var all errgroup.Group

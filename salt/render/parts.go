@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // part is a packed piece of a context; the key is the hash of the bytes.
@@ -31,7 +31,7 @@ func (r root) String() string { return [roots]string{"grains", "pillar", "opts",
 // worker keeps the pieces that it was sent, because one minion's pillar has many
 // files.
 type parts struct {
-	from [roots]wire.Map
+	from [roots]value.Map
 	made [roots]part
 }
 
@@ -42,12 +42,12 @@ func newParts(src Source, c Context) *parts {
 			vars = vars.Set(name, v.Value)
 		}
 	}
-	return &parts{from: [roots]wire.Map{c.Grains, c.Pillar, c.Opts, vars}}
+	return &parts{from: [roots]value.Map{c.Grains, c.Pillar, c.Opts, vars}}
 }
 
 func (p *parts) get(r root) (part, error) {
 	if p.made[r].raw == nil {
-		raw, err := wire.PackNew(p.from[r])
+		raw, err := value.PackNew(p.from[r])
 		if err != nil {
 			return part{}, fmt.Errorf("pack %s of a template's context: %w", r, err)
 		}
@@ -77,7 +77,7 @@ type sent struct {
 }
 
 // send returns what of p the worker lacks, and what it should forget.
-func (s *sent) send(all [roots]part) (put wire.Map, drop []any) {
+func (s *sent) send(all [roots]part) (put value.Map, drop []any) {
 	if s.size == nil {
 		s.size = map[string]int{}
 	}
@@ -90,7 +90,7 @@ func (s *sent) send(all [roots]part) (put wire.Map, drop []any) {
 		if _, ok := s.size[e.key]; !ok {
 			s.size[e.key] = len(e.raw)
 			s.sum += len(e.raw)
-			put = append(put, wire.Pair{Key: e.key, Value: e.raw})
+			put = append(put, value.Pair{Key: e.key, Value: e.raw})
 		}
 	}
 	kept := s.keys[:0]

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // stage is one renderer of a pipeline and its arguments.
@@ -20,7 +20,7 @@ var oldNames = map[string]string{"yaml_jinja": "jinja|yaml", "json_jinja": "jinj
 // pipeline reads the first line of a file, such as #!jinja|yaml, or takes the
 // default. A renderer that the configuration forbids is left out, as in Salt; one
 // that there is not is an *Error.
-func pipeline(src Source, defaultPipe string, opts wire.Map) ([]stage, error) {
+func pipeline(src Source, defaultPipe string, opts value.Map) ([]stage, error) {
 	pipe := defaultPipe
 	first, _, _ := strings.Cut(string(src.Data[:min(len(src.Data), 4096)]), "\n")
 	if strings.HasPrefix(first, "#!") && !strings.HasPrefix(first, "#!/") {
@@ -50,7 +50,7 @@ func pipeline(src Source, defaultPipe string, opts wire.Map) ([]stage, error) {
 	return out, nil
 }
 
-func names(opts wire.Map, key string) []string {
+func names(opts value.Map, key string) []string {
 	v, _ := opts.Get(key)
 	list, _ := v.([]any)
 	var out []string
@@ -66,9 +66,9 @@ func validText(s string) bool { return utf8.ValidString(s) }
 
 // place makes the names that a template has for its own place: Salt's
 // generate_sls_context. An SLS a.b is a/b.sls or a/b/init.sls.
-func place(src Source) wire.Map {
+func place(src Source) value.Map {
 	dir := strings.TrimRight(strings.ReplaceAll(src.SLS, ".", "/"), "/")
-	var out wire.Map
+	var out value.Map
 	if src.Path != "" {
 		file := src.Path
 		switch {
@@ -79,20 +79,20 @@ func place(src Source) wire.Map {
 		case strings.HasSuffix(file, dir+"/init.sls"):
 			file = dir + "/init.sls"
 		default:
-			return wire.Map{{Key: "tplpath", Value: src.Path}, {Key: "tplfile", Value: src.SLS}, {Key: "tpldir", Value: folder(src.SLS, ".")}}
+			return value.Map{{Key: "tplpath", Value: src.Path}, {Key: "tplfile", Value: src.SLS}, {Key: "tpldir", Value: folder(src.SLS, ".")}}
 		}
 		dir = folder(file, "")
-		out = wire.Map{
+		out = value.Map{
 			{Key: "tplpath", Value: src.Path}, {Key: "tplfile", Value: file}, {Key: "tpldir", Value: folder(file, ".")},
 			{Key: "tpldot", Value: strings.ReplaceAll(dir, "/", ".")},
 		}
 	}
 	return append(
 		out,
-		wire.Pair{Key: "slspath", Value: dir},
-		wire.Pair{Key: "slsdotpath", Value: strings.ReplaceAll(dir, "/", ".")},
-		wire.Pair{Key: "slscolonpath", Value: strings.ReplaceAll(dir, "/", ":")},
-		wire.Pair{Key: "sls_path", Value: strings.ReplaceAll(dir, "/", "_")},
+		value.Pair{Key: "slspath", Value: dir},
+		value.Pair{Key: "slsdotpath", Value: strings.ReplaceAll(dir, "/", ".")},
+		value.Pair{Key: "slscolonpath", Value: strings.ReplaceAll(dir, "/", ":")},
+		value.Pair{Key: "sls_path", Value: strings.ReplaceAll(dir, "/", "_")},
 	)
 }
 

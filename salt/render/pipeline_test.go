@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func TestPipeline(t *testing.T) {
@@ -15,7 +15,7 @@ func TestPipeline(t *testing.T) {
 	only := object("renderer_whitelist", []any{"yaml"})
 	for _, tt := range []struct {
 		text string
-		opts wire.Map
+		opts value.Map
 		want []stage
 		err  string
 	}{

@@ -3,7 +3,7 @@ package render
 import (
 	"crypto/sha256"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // pure are the functions whose result follows from their arguments and the
@@ -43,7 +43,7 @@ func (u *usage) add(r reply) {
 	u.impure = u.impure || r.impure || impure != false
 	u.files = append(u.files, r.files...)
 	k, _ := r.notes.Get("keys")
-	keys, _ := k.(wire.Map)
+	keys, _ := k.(value.Map)
 	for root := range varsRoot {
 		switch v, _ := keys.Get(root.String()); v := v.(type) {
 		case string: // all of it

@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Defaults of Options.
@@ -74,16 +74,16 @@ type Source struct {
 type Context struct {
 	// ID is the minion's id.
 	ID                   string
-	Grains, Pillar, Opts wire.Map
+	Grains, Pillar, Opts value.Map
 	// Vars are further names. They win over the names of the source (slspath, tpldir, ...), which need not be given.
-	Vars wire.Map
+	Vars value.Map
 }
 
 // Host is what a template may ask for while it renders.
 type Host interface {
 	// Call runs a function of the template's name salt. ErrUnknownFunction, wrapped, says that there is none of that name. A
 	// render may be started with this ctx: it runs in the same worker.
-	Call(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error)
+	Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error)
 	// File reads what a template imports: path is clean, relative, and has no "..".
 	File(ctx context.Context, saltenv, path string) (data []byte, found bool, err error)
 }
@@ -140,12 +140,12 @@ func (r *Renderer) Close() error { return r.pool.close() }
 
 // Render runs src through the renderers that its first line names, else through
 // defaultPipe, such as "jinja|yaml". The result is made of wire values, mappings
-// being wire.Map; an empty file is an empty map. Errors of the file are *Error.
+// being value.Map; an empty file is an empty map. Errors of the file are *Error.
 func (r *Renderer) Render(ctx context.Context, src Source, defaultPipe string, c Context, h Host) (any, error) {
 	began := time.Now()
 	defer func() { r.m.seconds.Observe(time.Since(began).Seconds()) }()
 	if strings.TrimSpace(string(src.Data)) == "" {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	pipe, err := pipeline(src, defaultPipe, c.Opts)
 	if err != nil {
@@ -158,17 +158,17 @@ func (r *Renderer) Render(ctx context.Context, src Source, defaultPipe string, c
 			return v, nil
 		}
 	}
-	var value any = string(src.Data)
+	var val any = string(src.Data)
 	for _, s := range pipe {
-		if value, err = j.stage(ctx, s, value); err != nil {
+		if val, err = j.stage(ctx, s, val); err != nil {
 			r.m.errors.Inc()
 			return nil, j.explain(ctx, s.name, err)
 		}
 	}
 	if keepable {
-		r.cache.put(key, j, value)
+		r.cache.put(key, j, val)
 	}
-	return value, nil
+	return val, nil
 }
 
 // job is one render on its way through the pipeline.
@@ -181,11 +181,11 @@ type job struct {
 	used  usage // so far
 }
 
-func (j *job) stage(ctx context.Context, s stage, value any) (any, error) {
+func (j *job) stage(ctx context.Context, s stage, val any) (any, error) {
 	if s.name == "gpg" {
-		return decryptAll(ctx, value, j.c.Opts)
+		return decryptAll(ctx, val, j.c.Opts)
 	}
-	text, ok := asText(value)
+	text, ok := asText(val)
 	if !ok {
 		return nil, fmt.Errorf("renderer %s needs text, not what the renderer before it made", s.name)
 	}
@@ -201,8 +201,8 @@ func (j *job) stage(ctx context.Context, s stage, value any) (any, error) {
 	return j.ask(ctx, s.name, text)
 }
 
-func asText(value any) (string, bool) {
-	switch v := value.(type) {
+func asText(val any) (string, bool) {
+	switch v := val.(type) {
 	case string:
 		return v, true
 	case []byte:
@@ -261,14 +261,14 @@ func plainText(text string) bool {
 }
 
 // customSyntax reports that the configuration gives Jinja marks of its own.
-func customSyntax(opts wire.Map, sls string) bool {
+func customSyntax(opts value.Map, sls string) bool {
 	name := "jinja_env"
 	if sls != "" {
 		name = "jinja_sls_env"
 	}
 	v, _ := opts.Get(name)
-	env, _ := v.(wire.Map)
-	return slices.ContainsFunc(env, func(p wire.Pair) bool {
+	env, _ := v.(value.Map)
+	return slices.ContainsFunc(env, func(p value.Pair) bool {
 		k, _ := p.Key.(string)
 		return k != "trim_blocks" && k != "lstrip_blocks"
 	})

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // unpacked is shared by the tests of this package: unpacking takes seconds.
@@ -40,10 +40,10 @@ func newRenderer(t testing.TB, o Options) *Renderer {
 // tree is a Host with files and a few functions.
 type tree struct {
 	files map[string]string
-	calls map[string]func(ctx context.Context, args []any, kwargs wire.Map) (any, error)
+	calls map[string]func(ctx context.Context, args []any, kwargs value.Map) (any, error)
 }
 
-func (h tree) Call(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+func (h tree) Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
 	f, ok := h.calls[fun]
 	if !ok {
 		return nil, fmt.Errorf("%s: %w", fun, ErrUnknownFunction)
@@ -57,10 +57,10 @@ func (h tree) File(_ context.Context, _, path string) ([]byte, bool, error) {
 }
 
 // object makes a map of keys and values in turn.
-func object(pairs ...any) wire.Map {
-	out := wire.Map{}
+func object(pairs ...any) value.Map {
+	out := value.Map{}
 	for i := 0; i < len(pairs); i += 2 {
-		out = append(out, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+		out = append(out, value.Pair{Key: pairs[i], Value: pairs[i+1]})
 	}
 	return out
 }
@@ -75,9 +75,9 @@ func TestRender(t *testing.T) {
 	c := Context{ID: "web1", Grains: object("os", "Debian", "ips", []any{"10.0.0.1"})}
 	host := tree{
 		files: map[string]string{"map.jinja": "{% set port = 80 %}", "d/v.yml": "a: {b: [1, 2]}\n"},
-		calls: map[string]func(context.Context, []any, wire.Map) (any, error){
-			"test.echo": func(_ context.Context, args []any, _ wire.Map) (any, error) { return args[0], nil },
-			"cmd.run":   func(context.Context, []any, wire.Map) (any, error) { return nil, errors.New("no such command") },
+		calls: map[string]func(context.Context, []any, value.Map) (any, error){
+			"test.echo": func(_ context.Context, args []any, _ value.Map) (any, error) { return args[0], nil },
+			"cmd.run":   func(context.Context, []any, value.Map) (any, error) { return nil, errors.New("no such command") },
 		},
 	}
 	for _, tt := range []struct {
@@ -86,7 +86,7 @@ func TestRender(t *testing.T) {
 		err        string
 	}{
 		{name: "plain", text: "a: 1\nb: [x, 0644]\n", want: object("a", int64(1), "b", []any{"x", int64(644)})},
-		{name: "empty", text: " \n", want: wire.Map{}},
+		{name: "empty", text: " \n", want: value.Map{}},
 		{name: "grain", text: "os: {{ grains.os }}\nn: {{ grains['ips'] | length }}\n", want: object("os", "Debian", "n", int64(1))},
 		{name: "order", text: "{% for k in ['z', 'a', 'm'] %}{{ k }}: {{ loop.index }}\n{% endfor %}", want: object("z", int64(1), "a", int64(2), "m", int64(3))},
 		{name: "import", text: "{% from 'map.jinja' import port %}p: {{ port }}\n", want: object("p", int64(80))},

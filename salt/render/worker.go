@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 const (
@@ -117,7 +117,7 @@ type request struct {
 // reply is a worker's result.
 type reply struct {
 	value  any
-	notes  wire.Map // of kind jinja: keys, and whether it was impure
+	notes  value.Map // of kind jinja: keys, and whether it was impure
 	files  []dependency
 	impure bool // a function was called that is not pure
 }
@@ -152,7 +152,7 @@ func (c *conversation) begin() error {
 		return err
 	}
 	put, drop := c.w.sent.send(p)
-	return c.send(wire.Map{
+	return c.send(value.Map{
 		{Key: "op", Value: "render"}, {Key: "kind", Value: c.q.kind}, {Key: "data", Value: textOrBytes(c.q.text)},
 		{Key: "path", Value: c.q.src.Path}, {Key: "sls", Value: c.q.src.SLS}, {Key: "saltenv", Value: c.q.src.SaltEnv},
 		{Key: "grains", Value: p[grainsRoot].key}, {Key: "pillar", Value: p[pillarRoot].key}, {Key: "opts", Value: p[optsRoot].key}, {Key: "vars", Value: p[varsRoot].key},
@@ -163,16 +163,16 @@ func (c *conversation) begin() error {
 func (c *conversation) run(ctx context.Context) (reply, error) {
 	err := c.begin()
 	for err == nil {
-		var m wire.Map
+		var m value.Map
 		if m, err = c.receive(); err != nil {
 			break
 		}
-		var answer wire.Map
+		var answer value.Map
 		switch op := m.String("op"); op {
 		case "done":
 			v, _ := m.Get("value")
 			n, _ := m.Get("notes")
-			notes, _ := n.(wire.Map)
+			notes, _ := n.(value.Map)
 			return reply{value: v, notes: notes, files: c.files, impure: c.calls}, nil
 		case "error":
 			line, _ := m.Get("line")
@@ -186,14 +186,14 @@ func (c *conversation) run(ctx context.Context) (reply, error) {
 		case "call":
 			answer, err = c.call(ctx, m)
 		case "has":
-			answer = wire.Map{{Key: "value", Value: hasFunction(c.q.host, m.String("fun"))}}
+			answer = value.Map{{Key: "value", Value: hasFunction(c.q.host, m.String("fun"))}}
 		case "file":
 			answer, err = c.file(ctx, m)
 		default:
 			err = fmt.Errorf("%w: unknown message %q", ErrWorker, op)
 		}
 		if err == nil {
-			err = c.send(append(answer, wire.Pair{Key: "op", Value: "answer"}))
+			err = c.send(append(answer, value.Pair{Key: "op", Value: "answer"}))
 		}
 	}
 	if c.w.reason == "" {
@@ -210,8 +210,8 @@ func textOrBytes(s string) any {
 }
 
 // send and receive count the time against the render.
-func (c *conversation) send(m wire.Map) error {
-	raw, err := wire.PackNew(m)
+func (c *conversation) send(m value.Map) error {
+	raw, err := value.PackNew(m)
 	if err != nil {
 		c.w.reason = "died"
 		return fmt.Errorf("pack for render worker: %w", err)
@@ -224,7 +224,7 @@ func (c *conversation) send(m wire.Map) error {
 	return c.broken(err)
 }
 
-func (c *conversation) receive() (wire.Map, error) {
+func (c *conversation) receive() (value.Map, error) {
 	began := time.Now()
 	_ = c.w.out.SetReadDeadline(began.Add(c.left))
 	m, err := c.w.receive()
@@ -246,7 +246,7 @@ func (c *conversation) broken(err error) error {
 	return fmt.Errorf("%w: %w", ErrWorker, err)
 }
 
-func (w *worker) receive() (wire.Map, error) {
+func (w *worker) receive() (value.Map, error) {
 	var head [lengthSize]byte
 	if _, err := io.ReadFull(w.read, head[:]); err != nil {
 		return nil, err
@@ -259,7 +259,7 @@ func (w *worker) receive() (wire.Map, error) {
 	if _, err := io.ReadFull(w.read, raw); err != nil {
 		return nil, err
 	}
-	return wire.UnpackMap(raw)
+	return value.UnpackMap(raw)
 }
 
 type conversationKey struct{}
@@ -290,13 +290,13 @@ func (c *conversation) render(ctx context.Context, q request) (reply, error) {
 }
 
 // call runs a function of the host. An error of it is the template's to show.
-func (c *conversation) call(ctx context.Context, m wire.Map) (wire.Map, error) {
+func (c *conversation) call(ctx context.Context, m value.Map) (value.Map, error) {
 	fun := m.String("fun")
 	c.calls = c.calls || !isPure(fun)
 	a, _ := m.Get("args")
 	args, _ := a.([]any)
 	k, _ := m.Get("kwargs")
-	kwargs, _ := k.(wire.Map)
+	kwargs, _ := k.(value.Map)
 	c.setOpen(true)
 	v, err := c.q.host.Call(context.WithValue(ctx, conversationKey{}, c), fun, args, kwargs)
 	c.setOpen(false)
@@ -306,15 +306,15 @@ func (c *conversation) call(ctx context.Context, m wire.Map) (wire.Map, error) {
 	case c.w.reason != "":
 		return nil, err // a render inside the call lost the worker
 	case errors.Is(err, ErrUnknownFunction):
-		return wire.Map{{Key: "error", Value: "unknown"}}, nil
+		return value.Map{{Key: "error", Value: "unknown"}}, nil
 	case err != nil:
-		return wire.Map{{Key: "error", Value: "failed"}, {Key: "text", Value: err.Error()}}, nil
+		return value.Map{{Key: "error", Value: "failed"}, {Key: "text", Value: err.Error()}}, nil
 	}
-	raw, err := wire.PackNew(v)
+	raw, err := value.PackNew(v)
 	if err != nil {
-		return wire.Map{{Key: "error", Value: "failed"}, {Key: "text", Value: fmt.Sprintf("result of %s: %v", fun, err)}}, nil
+		return value.Map{{Key: "error", Value: "failed"}, {Key: "text", Value: fmt.Sprintf("result of %s: %v", fun, err)}}, nil
 	}
-	return wire.Map{{Key: "value", Value: wire.Raw(raw)}}, nil
+	return value.Map{{Key: "value", Value: value.Raw(raw)}}, nil
 }
 
 func (c *conversation) setOpen(open bool) {
@@ -331,25 +331,25 @@ func hasFunction(h Host, name string) bool {
 }
 
 // file reads what a template imports. A name outside the roots is not found.
-func (c *conversation) file(ctx context.Context, m wire.Map) (wire.Map, error) {
+func (c *conversation) file(ctx context.Context, m value.Map) (value.Map, error) {
 	env, name := m.String("saltenv"), m.String("path")
 	clean := path.Clean(name)
 	if path.IsAbs(clean) || clean == "." || clean == ".." || strings.HasPrefix(clean, "../") || strings.ContainsRune(clean, 0) {
-		return wire.Map{{Key: "found", Value: false}}, nil
+		return value.Map{{Key: "found", Value: false}}, nil
 	}
 	data, found, err := c.q.host.File(ctx, env, clean)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return wire.Map{{Key: "error", Value: "failed"}, {Key: "text", Value: err.Error()}}, nil
+		return value.Map{{Key: "error", Value: "failed"}, {Key: "text", Value: err.Error()}}, nil
 	}
 	c.files = append(c.files, newDependency(env, clean, data, found))
 	shown := clean
 	if n, ok := c.q.host.(FileNamer); ok && found {
 		shown = n.FileName(env, clean)
 	}
-	return wire.Map{{Key: "found", Value: found}, {Key: "data", Value: textOrBytes(string(data))}, {Key: "name", Value: shown}}, nil
+	return value.Map{{Key: "found", Value: found}, {Key: "data", Value: textOrBytes(string(data))}, {Key: "name", Value: shown}}, nil
 }
 
 // maxComplaints is how many bytes of a worker's own words reach the log.

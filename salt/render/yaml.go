@@ -6,7 +6,7 @@ import (
 	"regexp"
 
 	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // yaml reads a document in Go. What Go's reader refuses goes to the worker, whose
@@ -38,33 +38,8 @@ func loadYAML(text string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if empty(v) {
-		return wire.Map{}, nil
+	if !value.Truth(v) {
+		return value.Map{}, nil
 	}
-	return yaml11.ToWire(v), nil
-}
-
-// empty is Python's "not value".
-func empty(v any) bool {
-	switch v := v.(type) {
-	case nil:
-		return true
-	case bool:
-		return !v
-	case string:
-		return v == ""
-	case []byte:
-		return len(v) == 0
-	case int64:
-		return v == 0
-	case float64:
-		return v == 0
-	case []any:
-		return len(v) == 0
-	case yaml11.Map:
-		return len(v) == 0
-	case yaml11.Set:
-		return len(v) == 0
-	}
-	return false
+	return v, nil
 }

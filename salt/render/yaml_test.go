@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // worked is a stage as a worker does it.
@@ -106,11 +106,11 @@ func TestYAMLInGoIsLibyaml(t *testing.T) {
 
 func repacked(t *testing.T, v any) any {
 	t.Helper()
-	raw, err := wire.Pack(v)
+	raw, err := value.Pack(v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := wire.Unpack(raw)
+	out, err := value.Unpack(raw)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,13 +3,13 @@ package runner
 import (
 	"context"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Tokens makes and deletes the tokens of external_auth.
 type Tokens interface {
 	// MakeToken returns Salt's map of a token; ok is false for credentials that are refused.
-	MakeToken(ctx context.Context, creds wire.Map) (token wire.Map, ok bool, err error)
+	MakeToken(ctx context.Context, creds value.Map) (token value.Map, ok bool, err error)
 	// DeleteToken removes a token from all masters; had tells that there was one.
 	DeleteToken(ctx context.Context, token string) (had bool, err error)
 }
@@ -24,10 +24,10 @@ func Auth(tokens Tokens) []Function {
 			Doc: "Make a token of external_auth, good on all masters. token_expire is in seconds and counts where token_expire_user_override lets the user say.\n\n" +
 				"Example:\n\n    salt-run auth.mk_token username=carol password=secret eauth=pam\n    salt-run auth.mk_token username=carol password=secret eauth=pam token_expire=600",
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				var creds wire.Map
+				var creds value.Map
 				for _, name := range []string{"username", "password", "eauth", "token_expire"} {
 					if v := c.Arg(name); v != nil {
-						creds = append(creds, wire.Pair{Key: name, Value: v})
+						creds = append(creds, value.Pair{Key: name, Value: v})
 					}
 				}
 				made, ok, err := tokens.MakeToken(ctx, creds)
@@ -37,7 +37,7 @@ func Auth(tokens Tokens) []Function {
 				if !ok {
 					return "", nil
 				}
-				kept := append(made.Without("token"), wire.Pair{Key: "token", Value: redacted})
+				kept := append(made.Without("token"), value.Pair{Key: "token", Value: redacted})
 				return Told{Value: made, Kept: kept}, nil
 			},
 		},

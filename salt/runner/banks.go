@@ -8,14 +8,13 @@ import (
 	"strconv"
 	"strings"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Banks is the cache of the whole cluster.
 type Banks interface {
-	Store(ctx context.Context, bank, key string, value any) error
-	Fetch(ctx context.Context, bank, key string) (value any, found bool, err error)
+	Store(ctx context.Context, bank, key string, val any) error
+	Fetch(ctx context.Context, bank, key string) (val any, found bool, err error)
 	List(ctx context.Context, bank string) (names []string, incomplete string, err error)
 	// Flush and FlushBank report whether there was anything.
 	Flush(ctx context.Context, bank, key string) (bool, error)
@@ -50,7 +49,7 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
 				v, found, err := banks.Fetch(ctx, c.Text("bank"), c.Text("key"))
 				if !found {
-					v = wire.Map{}
+					v = value.Map{}
 				}
 				return v, err
 			})},
@@ -80,7 +79,7 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 			Run: func(ctx context.Context, c *Call) (any, error) { return migrate(ctx, c, banks, cachedir) }},
 		{Name: "cache.cloud", Params: []Param{Need("tgt"), Opt("provider", nil)},
 			Doc: "Show what Salt Cloud has cached of minions: nothing, as there is no Salt Cloud here.\n\nExample:\n\n    salt-run cache.cloud 'web*'",
-			Run: func(context.Context, *Call) (any, error) { return wire.Map{}, nil }},
+			Run: func(context.Context, *Call) (any, error) { return value.Map{}, nil }},
 		{Name: "cache.clear_git_lock", Params: []Param{Need("role"), Opt("remote", nil), Opt("type", nil)},
 			Doc: "Remove update locks of gitfs, git_pillar or winrepo: there are none, as these are not built in.\n\nExample:\n\n    salt-run cache.clear_git_lock gitfs",
 			Run: func(_ context.Context, c *Call) (any, error) {
@@ -95,10 +94,10 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 func migrate(ctx context.Context, c *Call, banks Banks, cachedir string) (any, error) {
 	src, dst := c.Arg("src_driver"), c.Arg("dst_driver")
 	if src != "localfs" {
-		return nil, fmt.Errorf("src_driver %s is not built in; only files of localfs can be taken in", pytext.Repr(src))
+		return nil, fmt.Errorf("src_driver %s is not built in; only files of localfs can be taken in", value.Repr(src))
 	}
 	if name, ok := dst.(string); !ok || !slices.Contains(cacheDrivers, name) {
-		return nil, fmt.Errorf("dst_driver %s is not built in; the cache lies on all masters, which is called ring", pytext.Repr(dst))
+		return nil, fmt.Errorf("dst_driver %s is not built in; the cache lies on all masters, which is called ring", value.Repr(dst))
 	}
 	if c.Given("cachedir") {
 		cachedir = c.Text("cachedir")
@@ -119,7 +118,7 @@ func migrate(ctx context.Context, c *Call, banks Banks, cachedir string) (any, e
 		noun = "entry"
 	}
 	lines := []string{
-		fmt.Sprintf("%s %s %s from %s → %s", action, thousands(total), noun, pytext.Repr(src), pytext.Repr(dst)),
+		fmt.Sprintf("%s %s %s from %s → %s", action, thousands(total), noun, value.Repr(src), value.Repr(dst)),
 		"  cachedir: " + cachedir,
 	}
 	if len(keys) > 0 {

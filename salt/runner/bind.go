@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // ArgumentError tells that a function was called with arguments that it can't take. Text is worded as Python words it, for scripts match it.
@@ -31,7 +30,7 @@ var clientKeys = []string{
 
 // byName turns low data into a call as Salt does: what is required stands first, then all that is optional by name, with defaults where
 // nothing is given. What is required and missing shows when the call is bound.
-func (f Function) byName(low wire.Map) (args []any, kwargs wire.Map) {
+func (f Function) byName(low value.Map) (args []any, kwargs value.Map) {
 	named := false
 	for _, p := range f.Params {
 		v, given := low.Get(p.Name)
@@ -41,12 +40,12 @@ func (f Function) byName(low wire.Map) (args []any, kwargs wire.Map) {
 		case p.Required:
 			named = true // the rest goes by name, or args would be shifted
 			if given {
-				kwargs = append(kwargs, wire.Pair{Key: p.Name, Value: v})
+				kwargs = append(kwargs, value.Pair{Key: p.Name, Value: v})
 			}
 		case given:
-			kwargs = append(kwargs, wire.Pair{Key: p.Name, Value: v})
+			kwargs = append(kwargs, value.Pair{Key: p.Name, Value: v})
 		default:
-			kwargs = append(kwargs, wire.Pair{Key: p.Name, Value: p.Default})
+			kwargs = append(kwargs, value.Pair{Key: p.Name, Value: p.Default})
 		}
 	}
 	for _, p := range low {
@@ -61,11 +60,11 @@ func (f Function) byName(low wire.Map) (args []any, kwargs wire.Map) {
 type bound struct {
 	named  map[string]any
 	rest   []any
-	kwargs wire.Map
+	kwargs value.Map
 }
 
 // checkKeywords refuses keywords that f has no parameter for. It comes before binding, because Salt answers it differently.
-func checkKeywords(f Function, kwargs wire.Map) error {
+func checkKeywords(f Function, kwargs value.Map) error {
 	if f.VarKwargs {
 		return nil
 	}
@@ -73,7 +72,7 @@ func checkKeywords(f Function, kwargs wire.Map) error {
 	for _, p := range kwargs {
 		name, _ := p.Key.(string)
 		if !f.has(name) {
-			invalid = append(invalid, pytext.Str(p.Key)+"="+pytext.Str(p.Value))
+			invalid = append(invalid, value.Str(p.Key)+"="+value.Str(p.Value))
 		}
 	}
 	if len(invalid) > 0 {
@@ -92,7 +91,7 @@ func (f Function) has(name string) bool {
 }
 
 // bind gives every parameter its value. The error is an *ArgumentError.
-func bind(f Function, args []any, kwargs wire.Map) (bound, error) {
+func bind(f Function, args []any, kwargs value.Map) (bound, error) {
 	b := bound{named: make(map[string]any, len(f.Params))}
 	if len(args) > len(f.Params) && !f.VarArgs {
 		return bound{}, tooMany(f, len(args))

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"sort"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // MinionData reads what minions sent of themselves, from the whole cluster. A minion without a record has nil and false.
 type MinionData interface {
-	Grains(ctx context.Context, id string) (wire.Map, bool, error)
-	Pillar(ctx context.Context, id string) (wire.Map, bool, error)
-	Mine(ctx context.Context, id string) (wire.Map, bool, error)
+	Grains(ctx context.Context, id string) (value.Map, bool, error)
+	Pillar(ctx context.Context, id string) (value.Map, bool, error)
+	Mine(ctx context.Context, id string) (value.Map, bool, error)
 }
 
 // MinionForgetter removes what is kept of a minion.
@@ -71,7 +71,7 @@ func CacheFamily(data MinionData, targets Resolver) []Function {
 	doc := func(what string) string {
 		return "Return the cached " + what + " of minions.\n\ntgt, tgt_type\n    The target.\n\nExample:\n\n    salt-run cache." + what + " 'web*'"
 	}
-	read := func(get func(context.Context, string) (wire.Map, bool, error)) func(context.Context, *Call) (any, error) {
+	read := func(get func(context.Context, string) (value.Map, bool, error)) func(context.Context, *Call) (any, error) {
 		return func(ctx context.Context, c *Call) (any, error) {
 			ids, incomplete, err := targets.Resolve(ctx, c.Text("tgt_type"), c.Arg("tgt"))
 			if err != nil {
@@ -81,13 +81,13 @@ func CacheFamily(data MinionData, targets Resolver) []Function {
 				c.Warn(incomplete + untargeted)
 			}
 			sort.Strings(ids)
-			ret := wire.Map{}
+			ret := value.Map{}
 			for _, id := range ids {
 				m, _, err := get(ctx, id)
 				if err != nil {
 					return nil, fmt.Errorf("read cache of minion %s: %w", id, err)
 				}
-				ret = append(ret, wire.Pair{Key: id, Value: append(wire.Map{}, m...)})
+				ret = append(ret, value.Pair{Key: id, Value: append(value.Map{}, m...)})
 			}
 			return ret, nil
 		}

@@ -6,8 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Call is one running call of a function, as the function sees it. It is used by one goroutine.
@@ -17,7 +16,7 @@ type Call struct {
 
 	bound
 	print    func(text string)
-	progress func(data wire.Map)
+	progress func(data value.Map)
 	warn     func(text string)
 	show     func(kind, text string)
 }
@@ -35,7 +34,7 @@ func (c *Call) Show(text string) { c.show("show", text+"\n") }
 func (c *Call) Meter(line string) { c.show("meter", line) }
 
 // Progress fires a progress event of this call and shows it to the operator.
-func (c *Call) Progress(data wire.Map) { c.progress(data) }
+func (c *Call) Progress(data value.Map) { c.progress(data) }
 
 // Arg is the value of a parameter: what the caller gave, or the default.
 func (c *Call) Arg(name string) any { return c.named[name] }
@@ -49,11 +48,11 @@ func (c *Call) Text(name string) string {
 	if v == nil {
 		return ""
 	}
-	return pytext.Str(v)
+	return value.Str(v)
 }
 
 // True is Python's truth of a parameter.
-func (c *Call) True(name string) bool { return pytext.Truth(c.named[name]) }
+func (c *Call) True(name string) bool { return value.Truth(c.named[name]) }
 
 // Number is a parameter as a float. The error is an *ArgumentError.
 func (c *Call) Number(name string) (float64, error) {
@@ -72,12 +71,12 @@ func (c *Call) Number(name string) (float64, error) {
 		}
 		return f, nil
 	default:
-		if s, ok := pytext.Int(x); ok {
+		if s, ok := value.Int(x); ok {
 			f, err := strconv.ParseFloat(s, 64)
 			return f, err
 		}
 	}
-	return 0, &ArgumentError{Text: name + " must be a number, not " + pytext.Repr(c.named[name])}
+	return 0, &ArgumentError{Text: name + " must be a number, not " + value.Repr(c.named[name])}
 }
 
 // Seconds is a parameter in seconds; None and zero give fallback. Values are bounded to a week.
@@ -100,17 +99,17 @@ func (c *Call) Seconds(name string, fallback time.Duration) (time.Duration, erro
 func (c *Call) Texts(name string) []string { return textList(c.named[name]) }
 
 // Rest are the positional arguments beyond the named ones; Kwargs the keywords beyond them.
-func (c *Call) Rest() []any      { return c.rest }
-func (c *Call) Kwargs() wire.Map { return c.kwargs }
+func (c *Call) Rest() []any       { return c.rest }
+func (c *Call) Kwargs() value.Map { return c.kwargs }
 
 func textList(v any) []string {
-	switch x := pytext.Plain(v).(type) {
+	switch x := value.Plain(v).(type) {
 	case nil:
 		return nil
 	case []any:
 		out := make([]string, 0, len(x))
 		for _, e := range x {
-			out = append(out, pytext.Str(e))
+			out = append(out, value.Str(e))
 		}
 		return out
 	case string:
@@ -122,7 +121,7 @@ func textList(v any) []string {
 		}
 		return out
 	default:
-		return []string{pytext.Str(x)}
+		return []string{value.Str(x)}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // ClusterView is the cluster as this master sees it after a read index from the leader.
@@ -47,7 +47,7 @@ type PeerView struct {
 	ClockKnown  bool
 	ClockLimit  time.Duration // beyond which a clock is wrong
 	LastContact time.Duration // since this master last heard from it; negative if never
-	More        wire.Map      // what other rooms tell of it, shown after the rest
+	More        value.Map     // what other rooms tell of it, shown after the rest
 }
 
 // RingView is the ring as the running master has it.
@@ -132,18 +132,18 @@ func Cluster(status ClusterStatus) []Function {
 }
 
 // membersMap has the keys of Salt 3008 first, then ours.
-func membersMap(v ClusterView) wire.Map {
+func membersMap(v ClusterView) value.Map {
 	voters, learners := []string{}, []string{}
 	peers := append([]PeerView(nil), v.Peers...)
 	sort.Slice(peers, func(i, j int) bool { return peers[i].ID < peers[j].ID })
-	detail := wire.Map{}
+	detail := value.Map{}
 	for _, p := range peers {
 		if p.Voter {
 			voters = append(voters, p.ID)
 		} else {
 			learners = append(learners, p.ID)
 		}
-		one := wire.Map{
+		one := value.Map{
 			{Key: "address", Value: p.Addr}, {Key: "state", Value: p.State}, {Key: "version", Value: p.Version},
 			{Key: "level", Value: nil}, {Key: "lag", Value: int64(p.Lag)}, {Key: "last_contact", Value: nil},
 			{Key: "clock", Value: nil},
@@ -157,14 +157,14 @@ func membersMap(v ClusterView) wire.Map {
 		if p.LastContact >= 0 {
 			one = one.Set("last_contact", float64(p.LastContact.Milliseconds())/1000)
 		}
-		one = append(append(one, wire.Pair{Key: "ready", Value: p.Ready}), p.More...)
-		detail = append(detail, wire.Pair{Key: p.ID, Value: one})
+		one = append(append(one, value.Pair{Key: "ready", Value: p.Ready}), p.More...)
+		detail = append(detail, value.Pair{Key: p.ID, Value: one})
 	}
 	var leader any
 	if v.Leader != "" {
 		leader = v.Leader
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "node_id", Value: v.ID}, {Key: "voters", Value: texts(voters)}, {Key: "learners", Value: texts(learners)},
 		{Key: "membership_version", Value: v.MembershipIndex}, {Key: "voter_count", Value: int64(len(voters))},
 		{Key: "learner_count", Value: int64(len(learners))}, {Key: "leader_id", Value: leader}, {Key: "term", Value: int64(v.Term)},
@@ -174,15 +174,15 @@ func membersMap(v ClusterView) wire.Map {
 }
 
 // levelMap tells the cluster's level, the releases that run, and who keeps the level from rising.
-func levelMap(v ClusterView) wire.Map {
+func levelMap(v ClusterView) value.Map {
 	byRelease, highest := map[string][]string{}, v.Supported
 	for _, p := range v.Peers {
 		byRelease[p.Version] = append(byRelease[p.Version], p.ID)
 		highest = max(highest, p.Level)
 	}
-	releases := wire.Map{}
+	releases := value.Map{}
 	for _, r := range slices.Sorted(maps.Keys(byRelease)) {
-		releases = append(releases, wire.Pair{Key: r, Value: texts(byRelease[r])})
+		releases = append(releases, value.Pair{Key: r, Value: texts(byRelease[r])})
 	}
 	heldBackBy := []string{}
 	for _, p := range v.Peers {
@@ -190,14 +190,14 @@ func levelMap(v ClusterView) wire.Map {
 			heldBackBy = append(heldBackBy, p.ID)
 		}
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "cluster", Value: int64(v.Level)}, {Key: "highest", Value: int64(highest)}, {Key: "held_back_by", Value: texts(heldBackBy)},
 		{Key: "releases", Value: releases}, {Key: "skew", Value: len(byRelease) > 1},
 	}
 }
 
 // healthMap judges what is seen. A master that is in no cluster is healthy.
-func healthMap(v ClusterView, ring RingView) wire.Map {
+func healthMap(v ClusterView, ring RingView) value.Map {
 	problems := []string{}
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	voters, reachable, ready := 0, 0, 0
@@ -272,10 +272,10 @@ func healthMap(v ClusterView, ring RingView) wire.Map {
 	if v.Leader != "" {
 		leader = v.Leader
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "healthy", Value: len(problems) == 0}, {Key: "problems", Value: texts(problems)}, {Key: "members", Value: int64(len(v.Peers))},
 		{Key: "ready", Value: int64(ready)}, {Key: "leader_id", Value: leader},
-		{Key: "voters", Value: wire.Map{{Key: "count", Value: int64(voters)}, {Key: "in_contact", Value: int64(reachable)}, {Key: "needed", Value: int64(need)}}},
+		{Key: "voters", Value: value.Map{{Key: "count", Value: int64(voters)}, {Key: "in_contact", Value: int64(reachable)}, {Key: "needed", Value: int64(need)}}},
 		{Key: "level", Value: levelMap(v)},
 		{Key: "retcode", Value: retcode},
 	}
@@ -296,16 +296,16 @@ func differenceText(v ClusterView) string {
 		"differs from most out with salt-run cluster.remove, and let it join anew with an empty data directory", bad, v.ID)
 }
 
-func ringMap(v RingView) wire.Map {
+func ringMap(v RingView) value.Map {
 	nodes := append([]string(nil), v.Nodes...)
 	sort.Strings(nodes)
-	shares := wire.Map{}
+	shares := value.Map{}
 	for _, id := range nodes {
-		shares = append(shares, wire.Pair{Key: id, Value: round4(v.Shares[id])})
+		shares = append(shares, value.Pair{Key: id, Value: round4(v.Shares[id])})
 	}
 	transfers := []any{}
 	for _, t := range v.Transfers {
-		one := wire.Map{
+		one := value.Map{
 			{Key: "to", Value: t.To}, {Key: "partitions", Value: int64(t.Partitions)}, {Key: "bytes", Value: t.Fetched},
 			{Key: "bytes_total", Value: nil}, {Key: "eta", Value: nil},
 		}
@@ -314,7 +314,7 @@ func ringMap(v RingView) wire.Map {
 		}
 		transfers = append(transfers, one)
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "is_clustered", Value: v.Clustered}, {Key: "node_count", Value: int64(len(nodes))}, {Key: "nodes", Value: texts(nodes)},
 		{Key: "vnodes", Value: int64(v.VirtualNodes)}, {Key: "epoch", Value: int64(v.Epoch)}, {Key: "replicas", Value: int64(v.Replicas)},
 		{Key: "partitions", Value: int64(v.Partitions)}, {Key: "shares", Value: shares}, {Key: "transfers", Value: transfers}, {Key: "transfer_bytes", Value: v.TransferBytes},

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // AuditView is one record of the audit trail.
@@ -102,7 +102,7 @@ func sinceOf(text string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-func auditMap(r AuditView) wire.Map {
+func auditMap(r AuditView) value.Map {
 	result := "unchanged"
 	switch {
 	case r.Refused != "":
@@ -110,25 +110,25 @@ func auditMap(r AuditView) wire.Map {
 	case r.Changed:
 		result = "changed"
 	}
-	m := wire.Map{
+	m := value.Map{
 		{Key: "number", Value: int64(r.Number)}, {Key: "time", Value: r.At.Format(time.RFC3339Nano)}, {Key: "master", Value: r.Master},
 		{Key: "user", Value: r.User},
 	}
 	if r.Eauth != "" {
-		m = append(m, wire.Pair{Key: "eauth", Value: r.Eauth})
+		m = append(m, value.Pair{Key: "eauth", Value: r.Eauth})
 	}
-	m = append(m, wire.Map{
+	m = append(m, value.Map{
 		{Key: "from", Value: r.From}, {Key: "order", Value: r.Order}, {Key: "kind", Value: r.Kind}, {Key: "action", Value: r.Action},
 		{Key: "subjects", Value: texts(r.Subjects)}, {Key: "result", Value: result},
 	}...)
 	if r.More > 0 {
-		m = append(m, wire.Pair{Key: "more_subjects", Value: int64(r.More)})
+		m = append(m, value.Pair{Key: "more_subjects", Value: int64(r.More)})
 	}
 	if r.Automatic {
-		m = append(m, wire.Pair{Key: "automatic", Value: true})
+		m = append(m, value.Pair{Key: "automatic", Value: true})
 	}
 	if r.Times > 1 {
-		m = append(m, wire.Pair{Key: "times", Value: int64(r.Times)}, wire.Pair{Key: "last", Value: r.Last.Format(time.RFC3339Nano)})
+		m = append(m, value.Pair{Key: "times", Value: int64(r.Times)}, value.Pair{Key: "last", Value: r.Last.Format(time.RFC3339Nano)})
 	}
 	return m
 }

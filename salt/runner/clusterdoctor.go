@@ -3,7 +3,7 @@ package runner
 import (
 	"context"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Doctor is the function by which masters report on their own machines. report gives the reports of the masters with these ids,
@@ -32,7 +32,7 @@ func Doctor(status ClusterStatus, report func(ctx context.Context, nonce string,
 			if err != nil {
 				return nil, err
 			}
-			return wire.Map{{Key: "reports", Value: reports}, {Key: "missing", Value: texts(append(missing, away...))}}, nil
+			return value.Map{{Key: "reports", Value: reports}, {Key: "missing", Value: texts(append(missing, away...))}}, nil
 		},
 	}}
 }

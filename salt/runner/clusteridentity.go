@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // ClusterIdentity gives out what minions know their master by.
@@ -36,7 +36,7 @@ func Identity(id ClusterIdentity) []Function {
 			if err != nil {
 				return nil, err
 			}
-			return wire.Map{{Key: "files", Value: texts(files)}, {Key: "fingerprint", Value: fingerprint}}, nil
+			return value.Map{{Key: "files", Value: texts(files)}, {Key: "fingerprint", Value: fingerprint}}, nil
 		},
 	}}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // RemovalView is what removing a peer did.
@@ -78,7 +78,7 @@ func Orders(o ClusterOrders) []Function {
 				if !changed {
 					c.Warn("peer " + id + ": was not kept out; nothing changed")
 				}
-				return wire.Map{{Key: "allowed", Value: id}, {Key: "changed", Value: changed}}, nil
+				return value.Map{{Key: "allowed", Value: id}, {Key: "changed", Value: changed}}, nil
 			},
 		},
 		{
@@ -104,7 +104,7 @@ func Orders(o ClusterOrders) []Function {
 				if !voter {
 					c.Warn("peer " + id + ": has not caught up yet; it gets its vote as soon as it has")
 				}
-				return wire.Map{{Key: "promoted", Value: id}, {Key: "voter", Value: voter}}, nil
+				return value.Map{{Key: "promoted", Value: id}, {Key: "voter", Value: voter}}, nil
 			},
 		},
 		{
@@ -122,7 +122,7 @@ func Orders(o ClusterOrders) []Function {
 				case 2:
 					c.Warn("2 voters are left: the death of either stops changes of keys and members")
 				}
-				return wire.Map{{Key: "demoted", Value: id}, {Key: "voter_count", Value: int64(left)}}, nil
+				return value.Map{{Key: "demoted", Value: id}, {Key: "voter_count", Value: int64(left)}}, nil
 			},
 		},
 		{
@@ -133,7 +133,7 @@ func Orders(o ClusterOrders) []Function {
 				if err != nil {
 					return nil, err
 				}
-				return wire.Map{{Key: "leader_id", Value: id}}, nil
+				return value.Map{{Key: "leader_id", Value: id}}, nil
 			},
 		},
 		{
@@ -145,7 +145,7 @@ func Orders(o ClusterOrders) []Function {
 				if err != nil {
 					return nil, err
 				}
-				return tellSecret(wire.Map{{Key: "cluster_secret", Value: secret}, {Key: "note", Value: newSecretNote}}), nil
+				return tellSecret(value.Map{{Key: "cluster_secret", Value: secret}, {Key: "note", Value: newSecretNote}}), nil
 			},
 		},
 		{
@@ -156,7 +156,7 @@ func Orders(o ClusterOrders) []Function {
 				if err := o.RotateKeys(ctx); err != nil {
 					return nil, err
 				}
-				return wire.Map{{Key: "rotated", Value: []any{"aes", "session"}}}, nil
+				return value.Map{{Key: "rotated", Value: []any{"aes", "session"}}}, nil
 			},
 		},
 	}
@@ -173,18 +173,18 @@ func remove(ctx context.Context, o ClusterOrders, c *Call) (any, error) {
 	if len(r.Unconfirmed) > 0 {
 		c.Warn("not confirmed in time by " + strings.Join(r.Unconfirmed, ", ") + "; until they notice that they hear no leader they may still talk to " + r.ID)
 	}
-	out := wire.Map{{Key: "removed", Value: r.ID}}
+	out := value.Map{{Key: "removed", Value: r.ID}}
 	if r.Secret != "" {
-		out = append(out, wire.Pair{Key: "cluster_secret", Value: r.Secret}, wire.Pair{Key: "note", Value: newSecretNote + " " + keyKnownNote})
+		out = append(out, value.Pair{Key: "cluster_secret", Value: r.Secret}, value.Pair{Key: "note", Value: newSecretNote + " " + keyKnownNote})
 	} else {
-		out = append(out, wire.Pair{Key: "note", Value: keyKnownNote})
+		out = append(out, value.Pair{Key: "note", Value: keyKnownNote})
 	}
 	return tellSecret(out), nil
 }
 
 // tellSecret keeps the value of cluster_secret out of events and the job cache.
-func tellSecret(m wire.Map) Told {
-	kept := append(wire.Map(nil), m...)
+func tellSecret(m value.Map) Told {
+	kept := append(value.Map(nil), m...)
 	for i := range kept {
 		if kept[i].Key == "cluster_secret" {
 			kept[i].Value = redacted
@@ -198,5 +198,5 @@ func drain(ctx context.Context, o ClusterOrders, c *Call, on bool) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	return wire.Map{{Key: "peer", Value: id}, {Key: "draining", Value: on}}, nil
+	return value.Map{{Key: "peer", Value: id}, {Key: "draining", Value: on}}, nil
 }

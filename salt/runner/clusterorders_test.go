@@ -6,8 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // obeyed answers orders about the peer m3 and refuses those about others.
@@ -49,13 +48,13 @@ func TestClusterOrders(t *testing.T) {
 	for _, tt := range []struct {
 		fun    string
 		args   []any
-		kwargs wire.Map
+		kwargs value.Map
 		want   string // part of the return
 		warned string
 		code   int
 	}{
 		{"cluster.remove", []any{"m3"}, nil, "'removed': 'm3', 'cluster_secret': 'the-new-secret'", "left to do\nnot confirmed in time by m2", 0},
-		{"cluster.remove", []any{"m3"}, wire.Map{{Key: "keep_secret", Value: true}}, "{'removed': 'm3', 'note': 'It knew the cluster", "left to do", 0},
+		{"cluster.remove", []any{"m3"}, value.Map{{Key: "keep_secret", Value: true}}, "{'removed': 'm3', 'note': 'It knew the cluster", "left to do", 0},
 		{"cluster.remove", []any{"m9"}, nil, "Exception occurred in runner cluster.remove: peer m9: not in the cluster; see salt-run cluster.members", "", 1},
 		{"cluster.remove", nil, nil, "Passed invalid arguments: remove() missing 1 required positional argument: 'peer'", "", 0},
 		{"cluster.allow", []any{"m3"}, nil, "{'allowed': 'm3', 'changed': True}", "", 0},
@@ -70,13 +69,13 @@ func TestClusterOrders(t *testing.T) {
 	} {
 		warned := ""
 		res := r.Run(t.Context(), Request{Fun: tt.fun, Args: tt.args, Kwargs: tt.kwargs}, func(_ string, v any) { warned += v.(string) })
-		if got := pytext.Str(res.Return); !strings.Contains(got, tt.want) || res.Retcode != tt.code || !strings.Contains(warned, tt.warned) {
+		if got := value.Str(res.Return); !strings.Contains(got, tt.want) || res.Retcode != tt.code || !strings.Contains(warned, tt.warned) {
 			t.Errorf("%s %v: %s, code %d, warned %q; want %s, %d, %q", tt.fun, tt.args, got, res.Retcode, warned, tt.want, tt.code, tt.warned)
 		}
 	}
 	for _, e := range b.fired {
-		if strings.Contains(pytext.Repr(e.Data), "the-new-secret") {
-			t.Errorf("event %s tells the secret: %s", e.Tag, pytext.Repr(e.Data))
+		if strings.Contains(value.Repr(e.Data), "the-new-secret") {
+			t.Errorf("event %s tells the secret: %s", e.Tag, value.Repr(e.Data))
 		}
 	}
 }
@@ -90,10 +89,10 @@ func TestSecretParametersStayOutOfEvents(t *testing.T) {
 		return true, nil
 	}}})
 	for _, req := range []Request{
-		{Fun: "x.y", Args: []any{"f"}, Kwargs: wire.Map{{Key: "passphrase", Value: "hush"}}},
+		{Fun: "x.y", Args: []any{"f"}, Kwargs: value.Map{{Key: "passphrase", Value: "hush"}}},
 		{Fun: "x.y", Args: []any{"f", "hush"}},
 		{Fun: "x.y", Args: []any{"f", "a", "hush"}},
-		{Fun: "x.y", Args: []any{"f"}, Kwargs: wire.Map{{Key: "pasphrase", Value: "hush"}}},
+		{Fun: "x.y", Args: []any{"f"}, Kwargs: value.Map{{Key: "pasphrase", Value: "hush"}}},
 	} {
 		got = ""
 		res := r.Run(t.Context(), req, nil)
@@ -105,8 +104,8 @@ func TestSecretParametersStayOutOfEvents(t *testing.T) {
 		t.Fatal("no events")
 	}
 	for _, e := range b.fired {
-		if strings.Contains(pytext.Repr(e.Data), "hush") {
-			t.Errorf("event %s: %s", e.Tag, pytext.Repr(e.Data))
+		if strings.Contains(value.Repr(e.Data), "hush") {
+			t.Errorf("event %s: %s", e.Tag, value.Repr(e.Data))
 		}
 	}
 }
@@ -134,7 +133,7 @@ func TestSaltsRemainingClusterFunctions(t *testing.T) {
 		{"cluster.migrate_jobs_to_cache", []any{true}, "'scanned': 0, 'migrated': 0, 'skipped': 0, 'returns_migrated': 0, 'dry_run': True, 'jobs_root': None}", 0},
 	} {
 		res := r.Run(t.Context(), Request{Fun: tt.fun, Args: tt.args}, nil)
-		if got := pytext.Str(res.Return); !strings.Contains(got, tt.want) || res.Retcode != tt.code {
+		if got := value.Str(res.Return); !strings.Contains(got, tt.want) || res.Retcode != tt.code {
 			t.Errorf("%s: %s, code %d; want %s, %d", tt.fun, got, res.Retcode, tt.want, tt.code)
 		}
 	}
@@ -177,8 +176,8 @@ func TestClusterHealth(t *testing.T) {
 	} {
 		got := healthMap(tt.v, tt.ring)
 		rc, _ := got.Get("retcode")
-		if !strings.Contains(pytext.Repr(got), tt.want) || rc != tt.code {
-			t.Errorf("%s: %s, want %s, retcode %d", tt.name, pytext.Repr(got), tt.want, tt.code)
+		if !strings.Contains(value.Repr(got), tt.want) || rc != tt.code {
+			t.Errorf("%s: %s, want %s, retcode %d", tt.name, value.Repr(got), tt.want, tt.code)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // ClusterRescue brings a cluster back that has lost its quorum for good.
@@ -60,7 +60,7 @@ func Backups(b ClusterBackups) []Function {
 				if v.Note != "" {
 					c.Warn(v.Note)
 				}
-				return append(wire.Map{{Key: "file", Value: path}, {Key: "bytes", Value: v.Bytes}}, v.rows()...), nil
+				return append(value.Map{{Key: "file", Value: path}, {Key: "bytes", Value: v.Bytes}}, v.rows()...), nil
 			},
 		},
 		{
@@ -81,14 +81,14 @@ func Backups(b ClusterBackups) []Function {
 				if v.Note != "" {
 					c.Warn(v.Note)
 				}
-				return append(wire.Map{{Key: "restored", Value: !c.True("test")}}, append(v.rows(), wire.Pair{Key: "keys_dropped", Value: texts(v.Dropped)})...), nil
+				return append(value.Map{{Key: "restored", Value: !c.True("test")}}, append(v.rows(), value.Pair{Key: "keys_dropped", Value: texts(v.Dropped)})...), nil
 			},
 		},
 	}
 }
 
-func (v BackupView) rows() wire.Map {
-	return wire.Map{
+func (v BackupView) rows() value.Map {
+	return value.Map{
 		{Key: "cluster_id", Value: v.ClusterID}, {Key: "written_by", Value: v.Master}, {Key: "written_at", Value: v.At.Format(time.RFC3339)},
 		{Key: "members", Value: texts(v.Members)}, {Key: "keys", Value: int64(v.Keys)}, {Key: "jobs", Value: int64(v.Jobs)},
 	}
@@ -142,7 +142,7 @@ func Rescue(r ClusterRescue) []Function {
 				}
 				c.Warn("this master opens its cluster anew now; salt-run cluster.members shows when it is ready. Never start " +
 					"the masters given up with their old data directories")
-				return wire.Map{{Key: "recovering", Value: true}, {Key: "given_up", Value: texts(lost)}}, nil
+				return value.Map{{Key: "recovering", Value: true}, {Key: "given_up", Value: texts(lost)}}, nil
 			},
 		},
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // What replaces Salt's named rings and their upkeep.
@@ -18,9 +18,9 @@ const (
 // SaltCluster holds those functions of Salt's family cluster whose work is done by itself here, so that scripts get an answer. Looking answers
 // in Salt's shape; an order that can't be followed is an error that says what to use.
 func SaltCluster(id string) []Function {
-	answer := func(name, doc string, m wire.Map, params ...Param) Function {
+	answer := func(name, doc string, m value.Map, params ...Param) Function {
 		return Function{Name: name, Params: params, Doc: doc, Run: func(_ context.Context, c *Call) (any, error) {
-			out := append(wire.Map(nil), m...)
+			out := append(value.Map(nil), m...)
 			for i, p := range out {
 				if name, ok := p.Value.(Param); ok { // what was asked for
 					out[i].Value = c.Arg(name.Name)
@@ -36,17 +36,17 @@ func SaltCluster(id string) []Function {
 	}
 	none := []any{}
 	shed := []Param{Need("ring"), Opt("banks", nil), Opt("subbank_template", nil), Opt("driver", nil), Opt("dry_run", false)}
-	skipped := wire.Map{
+	skipped := value.Map{
 		{Key: "status", Value: "skipped"}, {Key: "reason", Value: noShed}, {Key: "ring", Value: Param{Name: "ring"}}, {Key: "dropped", Value: int64(0)},
 		{Key: "kept", Value: int64(0)}, {Key: "subbanks_dropped", Value: int64(0)}, {Key: "dry_run", Value: Param{Name: "dry_run"}},
 	}
 	return []Function{
-		answer("cluster.rings", "List named rings: there are none, for "+oneRing+".", wire.Map{
-			{Key: "node_id", Value: id}, {Key: "rings", Value: wire.Map{}}, {Key: "active_rings", Value: none}, {Key: "registry_version", Value: int64(-1)},
+		answer("cluster.rings", "List named rings: there are none, for "+oneRing+".", value.Map{
+			{Key: "node_id", Value: id}, {Key: "rings", Value: value.Map{}}, {Key: "active_rings", Value: none}, {Key: "registry_version", Value: int64(-1)},
 			{Key: "note", Value: oneRing},
 		}),
-		answer("cluster.routes", "List routes of data types to named rings: there are none, for "+oneRing+".", wire.Map{
-			{Key: "node_id", Value: id}, {Key: "routes", Value: wire.Map{}}, {Key: "routing_version", Value: int64(-1)}, {Key: "drop_stats", Value: wire.Map{}},
+		answer("cluster.routes", "List routes of data types to named rings: there are none, for "+oneRing+".", value.Map{
+			{Key: "node_id", Value: id}, {Key: "routes", Value: value.Map{}}, {Key: "routing_version", Value: int64(-1)}, {Key: "drop_stats", Value: value.Map{}},
 			{Key: "note", Value: oneRing},
 		}),
 		refuse("cluster.ring_create", Need("name"), Need("voters")),
@@ -55,14 +55,14 @@ func SaltCluster(id string) []Function {
 		refuse("cluster.route_set", Need("data_type"), Need("ring")),
 		refuse("cluster.route_clear", Need("data_type")),
 		answer("cluster.shed_unowned", "Not needed here: "+noShed+".", skipped, shed...),
-		answer("cluster.shed_unowned_all", "Not needed here: "+noShed+".", wire.Map{
-			{Key: "fan_out", Value: wire.Map{{Key: "status", Value: "skipped"}, {Key: "reason", Value: noShed}}},
-			{Key: "local", Value: wire.Map{{Key: "status", Value: "skipped"}, {Key: "reason", Value: noShed}, {Key: "dropped", Value: int64(0)}, {Key: "kept", Value: int64(0)}}},
+		answer("cluster.shed_unowned_all", "Not needed here: "+noShed+".", value.Map{
+			{Key: "fan_out", Value: value.Map{{Key: "status", Value: "skipped"}, {Key: "reason", Value: noShed}}},
+			{Key: "local", Value: value.Map{{Key: "status", Value: "skipped"}, {Key: "reason", Value: noShed}, {Key: "dropped", Value: int64(0)}, {Key: "kept", Value: int64(0)}}},
 		}, shed...),
-		answer("cluster.shed_status", "Not needed here: "+noShed+".", wire.Map{{Key: "status", Value: "missing"}, {Key: "path", Value: nil}, {Key: "reason", Value: noShed}}),
-		answer("cluster.collect_from_peers", "Not needed here: "+noPull+".", wire.Map{{Key: "status", Value: "skipped"}, {Key: "reason", Value: noPull}},
+		answer("cluster.shed_status", "Not needed here: "+noShed+".", value.Map{{Key: "status", Value: "missing"}, {Key: "path", Value: nil}, {Key: "reason", Value: noShed}}),
+		answer("cluster.collect_from_peers", "Not needed here: "+noPull+".", value.Map{{Key: "status", Value: "skipped"}, {Key: "reason", Value: noPull}},
 			Opt("channels", nil), Opt("banks", nil)),
-		answer("cluster.migrate_jobs_to_cache", "Not needed here: "+noMove+".", wire.Map{
+		answer("cluster.migrate_jobs_to_cache", "Not needed here: "+noMove+".", value.Map{
 			{Key: "status", Value: "skipped"}, {Key: "reason", Value: noMove}, {Key: "scanned", Value: int64(0)}, {Key: "migrated", Value: int64(0)},
 			{Key: "skipped", Value: int64(0)}, {Key: "returns_migrated", Value: int64(0)}, {Key: "dry_run", Value: Param{Name: "dry_run"}}, {Key: "jobs_root", Value: nil},
 		}, Opt("dry_run", false)),

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // UpgradeDeps is what a rolling upgrade asks for.
@@ -62,15 +62,15 @@ func (u *rollingUpgrade) run(ctx context.Context, test bool) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	result := func() wire.Map {
-		return wire.Map{{Key: "release", Value: u.release}, {Key: "upgraded", Value: texts(u.done)}, {Key: "left", Value: texts(left)}}
+	result := func() value.Map {
+		return value.Map{{Key: "release", Value: u.release}, {Key: "upgraded", Value: texts(u.done)}, {Key: "left", Value: texts(left)}}
 	}
 	if test {
 		names := []string{}
 		for _, p := range todo {
 			names = append(names, p.ID)
 		}
-		return append(result(), wire.Pair{Key: "would_upgrade", Value: texts(names)}), nil
+		return append(result(), value.Pair{Key: "would_upgrade", Value: texts(names)}), nil
 	}
 	for _, p := range todo {
 		if err := u.one(ctx, p); err != nil {

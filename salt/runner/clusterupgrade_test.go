@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/internal/pytext"
+	"clustermaster/value"
 )
 
 // upgrading is a cluster of three that changes as orders come.
@@ -107,8 +107,8 @@ func TestUpgrade(t *testing.T) {
 			u.fail = tt.fail
 			r, _, _ := newRunner(t, Upgrades(UpgradeDeps{Status: u, Members: u, Restart: u.restart, Every: time.Millisecond}))
 			said := ""
-			res := r.Run(t.Context(), Request{Fun: "cluster.upgrade", Args: tt.args}, func(_ string, v any) { said += pytext.Str(v) })
-			said += pytext.Str(res.Return)
+			res := r.Run(t.Context(), Request{Fun: "cluster.upgrade", Args: tt.args}, func(_ string, v any) { said += value.Str(v) })
+			said += value.Str(res.Return)
 			if got := strings.Join(u.trail, ", "); got != tt.trail {
 				t.Errorf("did %q, want %q", got, tt.trail)
 			}
@@ -125,7 +125,7 @@ func TestUpgradeWithoutACommandWaits(t *testing.T) {
 	r, _, _ := newRunner(t, Upgrades(UpgradeDeps{Status: u, Members: u, Every: time.Millisecond}))
 	said := ""
 	res := r.Run(t.Context(), Request{Fun: "cluster.upgrade", Args: []any{"1.1"}}, func(_ string, v any) {
-		line := pytext.Str(v)
+		line := value.Str(v)
 		said += line
 		if id, _, asks := strings.Cut(line, ": install release 1.1 on it"); asks { // the operator does
 			u.peer(id).Version = "1.1"

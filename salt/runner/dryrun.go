@@ -6,19 +6,19 @@ import (
 	"net"
 	"slices"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // DryRuns gives those orders that change the cluster's members or secrets a parameter test: with it they tell what they
 // would do, and do nothing.
 func DryRuns(status ClusterStatus, orders []Function) []Function {
-	previews := map[string]func(v ClusterView, c *Call) (wire.Map, error){
+	previews := map[string]func(v ClusterView, c *Call) (value.Map, error){
 		"cluster.remove": previewRemove, "cluster.demote": previewDemote, "cluster.drain": previewDrain, "cluster.transfer_leader": previewTransfer,
-		"cluster.rotate_secret": func(ClusterView, *Call) (wire.Map, error) {
-			return wire.Map{{Key: "would_rotate", Value: []any{"cluster_secret"}}}, nil
+		"cluster.rotate_secret": func(ClusterView, *Call) (value.Map, error) {
+			return value.Map{{Key: "would_rotate", Value: []any{"cluster_secret"}}}, nil
 		},
-		"cluster.rotate_keys": func(ClusterView, *Call) (wire.Map, error) {
-			return wire.Map{{Key: "would_rotate", Value: []any{"aes", "session"}}}, nil
+		"cluster.rotate_keys": func(ClusterView, *Call) (value.Map, error) {
+			return value.Map{{Key: "would_rotate", Value: []any{"aes", "session"}}}, nil
 		},
 	}
 	for i, f := range orders {
@@ -86,7 +86,7 @@ func warnQuorum(c *Call, left, inContact, needed int) {
 	}
 }
 
-func previewRemove(v ClusterView, c *Call) (wire.Map, error) {
+func previewRemove(v ClusterView, c *Call) (value.Map, error) {
 	p, err := v.member(c.Text("peer"))
 	if err != nil {
 		return nil, err
@@ -99,13 +99,13 @@ func previewRemove(v ClusterView, c *Call) (wire.Map, error) {
 	if p.Reachable {
 		c.Warn(p.ID + " is running; its minions would have to go elsewhere at once. salt-run cluster.drain " + p.ID + " moves them first")
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "would_remove", Value: p.ID}, {Key: "address", Value: p.Addr}, {Key: "voters_left", Value: int64(left)}, {Key: "in_contact", Value: int64(inContact)},
 		{Key: "needed", Value: int64(needed)}, {Key: "would_rotate_secret", Value: !c.True("keep_secret")},
 	}, nil
 }
 
-func previewDemote(v ClusterView, c *Call) (wire.Map, error) {
+func previewDemote(v ClusterView, c *Call) (value.Map, error) {
 	p, err := v.member(c.Text("peer"))
 	if err != nil {
 		return nil, err
@@ -115,10 +115,10 @@ func previewDemote(v ClusterView, c *Call) (wire.Map, error) {
 	}
 	left, inContact, needed := v.votersWithout(p.ID)
 	warnQuorum(c, left, inContact, needed)
-	return wire.Map{{Key: "would_demote", Value: p.ID}, {Key: "voters_left", Value: int64(left)}, {Key: "in_contact", Value: int64(inContact)}, {Key: "needed", Value: int64(needed)}}, nil
+	return value.Map{{Key: "would_demote", Value: p.ID}, {Key: "voters_left", Value: int64(left)}, {Key: "in_contact", Value: int64(inContact)}, {Key: "needed", Value: int64(needed)}}, nil
 }
 
-func previewDrain(v ClusterView, c *Call) (wire.Map, error) {
+func previewDrain(v ClusterView, c *Call) (value.Map, error) {
 	p, err := v.member(c.Text("peer"))
 	if err != nil {
 		return nil, err
@@ -132,10 +132,10 @@ func previewDrain(v ClusterView, c *Call) (wire.Map, error) {
 	if len(ready) == 0 {
 		c.Warn("no other master is ready: the balancer would have none to send minions to")
 	}
-	return wire.Map{{Key: "would_drain", Value: p.ID}, {Key: "leads", Value: p.ID == v.Leader}, {Key: "ready_without_it", Value: texts(ready)}}, nil
+	return value.Map{{Key: "would_drain", Value: p.ID}, {Key: "leads", Value: p.ID == v.Leader}, {Key: "ready_without_it", Value: texts(ready)}}, nil
 }
 
-func previewTransfer(v ClusterView, c *Call) (wire.Map, error) {
+func previewTransfer(v ClusterView, c *Call) (value.Map, error) {
 	to := ""
 	if name := c.Text("peer"); name != "" {
 		p, err := v.member(name)
@@ -147,7 +147,7 @@ func previewTransfer(v ClusterView, c *Call) (wire.Map, error) {
 		}
 		to = p.ID
 	}
-	return wire.Map{{Key: "leader_id", Value: textOrNone(v.Leader)}, {Key: "would_lead", Value: textOrNone(to)}}, nil
+	return value.Map{{Key: "leader_id", Value: textOrNone(v.Leader)}, {Key: "would_lead", Value: textOrNone(to)}}, nil
 }
 
 func textOrNone(s string) any {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/pytext"
+	"clustermaster/value"
 )
 
 // seen is a cluster of m1, asked and leading, m2 that is away, and m3.
@@ -83,7 +83,7 @@ func TestDryRunsChangeNothing(t *testing.T) {
 		req := Request{Fun: tt.fun, Args: args}
 		req.Kwargs = req.Kwargs.Set("test", true)
 		res := r.Run(t.Context(), req, func(_ string, v any) { warned += v.(string) })
-		if got := pytext.Str(res.Return); !strings.Contains(got, tt.want) || !strings.Contains(warned, tt.warned) {
+		if got := value.Str(res.Return); !strings.Contains(got, tt.want) || !strings.Contains(warned, tt.warned) {
 			t.Errorf("%s %s: %s, warned %q; want %s, %q", tt.fun, tt.peer, got, warned, tt.want, tt.warned)
 		}
 	}

@@ -7,8 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // history is a job cache in memory.
@@ -45,18 +44,18 @@ const (
 )
 
 func jobs() JobsDeps {
-	load := func(fun, tgt any, more ...wire.Pair) wire.Map {
-		return append(wire.Map{{Key: "fun", Value: fun}, {Key: "arg", Value: []any{int64(1)}}, {Key: "tgt", Value: tgt}, {Key: "tgt_type", Value: "glob"}, {Key: "user", Value: "root"}}, more...)
+	load := func(fun, tgt any, more ...value.Pair) value.Map {
+		return append(value.Map{{Key: "fun", Value: fun}, {Key: "arg", Value: []any{int64(1)}}, {Key: "tgt", Value: tgt}, {Key: "tgt_type", Value: "glob"}, {Key: "user", Value: "root"}}, more...)
 	}
 	return JobsDeps{Jobs: history{
 		records: []JobRecord{
 			{JID: jid3, Load: load("saltutil.find_job", []any{"web-a"})},
-			{JID: jid1, Load: load("test.ping", "web*", wire.Pair{Key: "metadata", Value: wire.Map{{Key: "team", Value: "blue"}}}), Minions: []string{"web-a", "web-b"}},
+			{JID: jid1, Load: load("test.ping", "web*", value.Pair{Key: "metadata", Value: value.Map{{Key: "team", Value: "blue"}}}), Minions: []string{"web-a", "web-b"}},
 			{JID: jid2, Load: load([]any{"pkg.install", "state.apply"}, "db1")},
 		},
 		returns: map[string]map[string]JobReturn{
 			jid1: {"web-a": {Return: true, Retcode: int64(0), Success: true}},
-			jid2: {"db1": {Return: wire.Map{}, Out: "highstate"}},
+			jid2: {"db1": {Return: value.Map{}, Out: "highstate"}},
 			"9":  {"ghost": {Return: "spontaneous"}},
 		},
 	}}
@@ -70,12 +69,12 @@ func TestJobs(t *testing.T) {
 		name   string
 		fun    string
 		args   []any
-		kwargs wire.Map
+		kwargs value.Map
 		want   string
 	}{
 		{"lookup", "jobs.lookup_jid", []any{jid1}, nil, "{'web-a': True}"},
-		{"lookup missing", "jobs.lookup_jid", []any{jid1}, wire.Map{{Key: "missing", Value: true}}, "{'web-a': True, 'web-b': 'Minion did not return'}"},
-		{"lookup only missing", "jobs.lookup_jid", []any{jid1}, wire.Map{{Key: "missing", Value: true}, {Key: "returned", Value: false}}, "{'web-b': 'Minion did not return'}"},
+		{"lookup missing", "jobs.lookup_jid", []any{jid1}, value.Map{{Key: "missing", Value: true}}, "{'web-a': True, 'web-b': 'Minion did not return'}"},
+		{"lookup only missing", "jobs.lookup_jid", []any{jid1}, value.Map{{Key: "missing", Value: true}, {Key: "returned", Value: false}}, "{'web-b': 'Minion did not return'}"},
 		{"lookup with outputter", "jobs.lookup_jid", []any{jid2}, nil, "{'outputter': 'highstate', 'data': {'db1': {}}}"},
 		{"lookup unknown", "jobs.lookup_jid", []any{"123"}, nil, "{}"},
 		{"lookup without publication", "jobs.lookup_jid", []any{"9"}, nil, "{'ghost': 'spontaneous'}"},
@@ -83,15 +82,15 @@ func TestJobs(t *testing.T) {
 		{"list_job unknown", "jobs.list_job", []any{"123"}, nil, "{'jid': '123', 'Error': 'Cannot contact returner or no job with this jid', 'StartTime': '', 'Result': {}}"},
 		{"exit_success", "jobs.exit_success", []any{jid1}, nil, "{'web-a': True, 'web-b': False}"},
 		{"filter", "jobs.list_jobs_filter", []any{int64(1)}, nil, "[{'Function': ['pkg.install', 'state.apply'], 'Arguments': [1], 'Target': 'db1', 'Target-type': 'glob', 'User': 'root', 'JID': '" + jid2 + "', 'StartTime': '2026, Nov 21 10:00:00.000001'}]"},
-		{"last_run none", "jobs.last_run", nil, wire.Map{{Key: "function", Value: "x.y"}}, "False"},
+		{"last_run none", "jobs.last_run", nil, value.Map{{Key: "function", Value: "x.y"}}, "False"},
 		{"master", "jobs.master", nil, nil, "[]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r, _, _ := newRunner(t, Jobs(jobs()))
-			if res := r.Run(t.Context(), Request{Fun: tt.fun, Args: tt.args, Kwargs: tt.kwargs}, nil); pytext.Repr(res.Return) != tt.want {
-				t.Errorf("%s\nwant %s", pytext.Repr(res.Return), tt.want)
+			if res := r.Run(t.Context(), Request{Fun: tt.fun, Args: tt.args, Kwargs: tt.kwargs}, nil); value.Repr(res.Return) != tt.want {
+				t.Errorf("%s\nwant %s", value.Repr(res.Return), tt.want)
 			}
 		})
 	}
@@ -101,27 +100,27 @@ func TestListJobs(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		kwargs wire.Map
+		kwargs value.Map
 		want   string // which jobs, as 1 2 3
 	}{
 		{"all", nil, "1 2 3"},
-		{"function", wire.Map{{Key: "search_function", Value: "test.*"}}, "1"},
-		{"function of a compound job", wire.Map{{Key: "search_function", Value: "state.*"}}, "2"},
-		{"functions", wire.Map{{Key: "search_function", Value: "test.*, pkg.install"}}, "1 2"},
-		{"function list", wire.Map{{Key: "search_function", Value: []any{"saltutil.*", "test.ping"}}}, "1 3"},
-		{"target", wire.Map{{Key: "search_target", Value: "web*"}}, "1 3"},
-		{"metadata", wire.Map{{Key: "search_metadata", Value: wire.Map{{Key: "x", Value: 1}, {Key: "team", Value: "blue"}}}}, "1"},
-		{"other metadata", wire.Map{{Key: "search_metadata", Value: wire.Map{{Key: "team", Value: "red"}}}}, ""},
-		{"from", wire.Map{{Key: "start_time", Value: "2026, Nov 21 09:40"}}, "2 3"},
-		{"until", wire.Map{{Key: "end_time", Value: "2026-11-22"}}, "1 2"},
-		{"both", wire.Map{{Key: "start_time", Value: "2026-11-21 09:35:13.3"}, {Key: "end_time", Value: "Nov 21 2026 23:00"}}, "2"},
+		{"function", value.Map{{Key: "search_function", Value: "test.*"}}, "1"},
+		{"function of a compound job", value.Map{{Key: "search_function", Value: "state.*"}}, "2"},
+		{"functions", value.Map{{Key: "search_function", Value: "test.*, pkg.install"}}, "1 2"},
+		{"function list", value.Map{{Key: "search_function", Value: []any{"saltutil.*", "test.ping"}}}, "1 3"},
+		{"target", value.Map{{Key: "search_target", Value: "web*"}}, "1 3"},
+		{"metadata", value.Map{{Key: "search_metadata", Value: value.Map{{Key: "x", Value: 1}, {Key: "team", Value: "blue"}}}}, "1"},
+		{"other metadata", value.Map{{Key: "search_metadata", Value: value.Map{{Key: "team", Value: "red"}}}}, ""},
+		{"from", value.Map{{Key: "start_time", Value: "2026, Nov 21 09:40"}}, "2 3"},
+		{"until", value.Map{{Key: "end_time", Value: "2026-11-22"}}, "1 2"},
+		{"both", value.Map{{Key: "start_time", Value: "2026-11-21 09:35:13.3"}, {Key: "end_time", Value: "Nov 21 2026 23:00"}}, "2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r, _, _ := newRunner(t, Jobs(jobs()))
 			res := r.Run(t.Context(), Request{Fun: "jobs.list_jobs", Kwargs: tt.kwargs}, nil)
-			m, ok := res.Return.(wire.Map)
+			m, ok := res.Return.(value.Map)
 			if !ok {
 				t.Fatalf("%+v", res)
 			}
@@ -144,7 +143,7 @@ func TestListJobs(t *testing.T) {
 	if !strings.HasPrefix(said, "warning incomplete: 3 of 256 partitions") {
 		t.Errorf("said %q", said)
 	}
-	if res := r.Run(t.Context(), Request{Fun: "jobs.list_jobs", Kwargs: wire.Map{{Key: "start_time", Value: "soon"}}}, nil); res.Retcode != 1 {
+	if res := r.Run(t.Context(), Request{Fun: "jobs.list_jobs", Kwargs: value.Map{{Key: "start_time", Value: "soon"}}}, nil); res.Retcode != 1 {
 		t.Errorf("an unreadable time: %+v", res)
 	}
 }
@@ -166,7 +165,7 @@ func (f fleet) Ask(_ context.Context, a Ask) (Answers, error) {
 func TestJobsActive(t *testing.T) {
 	t.Parallel()
 	job := func(pid int) any {
-		return []any{wire.Map{{Key: "jid", Value: jid1}, {Key: "fun", Value: "test.sleep"}, {Key: "arg", Value: []any{int64(9)}}, {Key: "tgt", Value: "*"}, {Key: "tgt_type", Value: "glob"},
+		return []any{value.Map{{Key: "jid", Value: jid1}, {Key: "fun", Value: "test.sleep"}, {Key: "arg", Value: []any{int64(9)}}, {Key: "tgt", Value: "*"}, {Key: "tgt_type", Value: "glob"},
 			{Key: "user", Value: "root"}, {Key: "pid", Value: int64(pid)}}}
 	}
 	d := jobs()
@@ -175,7 +174,7 @@ func TestJobsActive(t *testing.T) {
 	res := r.Run(t.Context(), Request{Fun: "jobs.active"}, nil)
 	want := "{'" + jid1 + "': {'Function': 'test.sleep', 'Arguments': [9], 'Target': '*', 'Target-type': 'glob', 'User': 'root', 'StartTime': '2026, Nov 21 09:35:13.244628', " +
 		"'Running': [{'web-b': 2}, {'web-c': 3}], 'Returned': ['web-a']}}"
-	if got := pytext.Repr(res.Return); got != want {
+	if got := value.Repr(res.Return); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }
@@ -236,11 +235,11 @@ func TestManage(t *testing.T) {
 		{"manage.versions", "{'Up to date': {'web-a': '3008.3'}, 'Minion requires update': {'old': '3006.9'}, 'Minion newer than master': {'next': '3009.0'}, 'Minion offline': {'web-b': False, 'web-x': False}, 'Master': '3008.3'}"},
 	}
 	for _, tt := range tests {
-		if res := r.Run(t.Context(), Request{Fun: tt.fun}, nil); pytext.Repr(res.Return) != tt.want {
-			t.Errorf("%s: %s\nwant %s", tt.fun, pytext.Repr(res.Return), tt.want)
+		if res := r.Run(t.Context(), Request{Fun: tt.fun}, nil); value.Repr(res.Return) != tt.want {
+			t.Errorf("%s: %s\nwant %s", tt.fun, value.Repr(res.Return), tt.want)
 		}
 	}
-	r.Run(t.Context(), Request{Fun: "manage.down", Kwargs: wire.Map{{Key: "removekeys", Value: true}, {Key: "timeout", Value: int64(2)}, {Key: "tgt", Value: "web*"}}}, nil)
+	r.Run(t.Context(), Request{Fun: "manage.down", Kwargs: value.Map{{Key: "removekeys", Value: true}, {Key: "timeout", Value: int64(2)}, {Key: "tgt", Value: "web*"}}}, nil)
 	if len(keys.log) != 1 || !strings.HasPrefix(keys.log[0], "delete [web-b]") || asked.Timeout.Seconds() != 2 || asked.Tgt != "web*" {
 		t.Errorf("keys %q, asked %+v", keys.log, asked)
 	}
@@ -285,8 +284,8 @@ func TestSaltExecute(t *testing.T) {
 	t.Parallel()
 	asked := Ask{}
 	r, _, _ := newRunner(t, Salt(fleet{minions: []string{"a"}, answers: map[string]Answer{"a": {Return: int64(7)}}, asked: &asked}))
-	res := r.Run(t.Context(), Request{Fun: "salt.execute", Args: []any{"*", "test.arg"}, Kwargs: wire.Map{{Key: "arg", Value: []any{int64(1)}}, {Key: "kwarg", Value: wire.Map{{Key: "k", Value: "v"}}}}}, nil)
-	if pytext.Repr(res.Return) != "{'a': 7}" || fmt.Sprint(asked.Args, " ", asked.Kwargs, " ", asked.TgtType) != "[1] [{k v}] glob" {
+	res := r.Run(t.Context(), Request{Fun: "salt.execute", Args: []any{"*", "test.arg"}, Kwargs: value.Map{{Key: "arg", Value: []any{int64(1)}}, {Key: "kwarg", Value: value.Map{{Key: "k", Value: "v"}}}}}, nil)
+	if value.Repr(res.Return) != "{'a': 7}" || fmt.Sprint(asked.Args, " ", asked.Kwargs, " ", asked.TgtType) != "[1] [{k v}] glob" {
 		t.Errorf("%+v, asked %+v", res, asked)
 	}
 }
@@ -296,7 +295,7 @@ func TestKeyFamily(t *testing.T) {
 	tests := []struct {
 		fun    string
 		args   []any
-		kwargs wire.Map
+		kwargs value.Map
 		want   string
 		log    string
 	}{
@@ -305,11 +304,11 @@ func TestKeyFamily(t *testing.T) {
 		{"key.list", []any{"nonsense"}, nil, "{}", ""},
 		{"key.name_match", []any{"*a*"}, nil, "{'minions_rejected': ['bad'], 'minions': ['web-a']}", ""},
 		{"key.accept", []any{"new1"}, nil, "{'minions': ['new1']}", "accept [new1] [minions_pre]"},
-		{"key.accept", []any{"new*,bad"}, wire.Map{{Key: "include_rejected", Value: true}}, "{'minions': ['bad', 'new1', 'new2']}", "accept [new1 new2 bad] [minions_pre minions_rejected]"},
+		{"key.accept", []any{"new*,bad"}, value.Map{{Key: "include_rejected", Value: true}}, "{'minions': ['bad', 'new1', 'new2']}", "accept [new1 new2 bad] [minions_pre minions_rejected]"},
 		{"key.accept", []any{"web-a"}, nil, "{'minions': ['web-a']}", ""},
-		{"key.reject", []any{"web-a"}, wire.Map{{Key: "include_accepted", Value: true}}, "{'minions_rejected': ['web-a']}", "reject [web-a] [minions_pre minions]"},
+		{"key.reject", []any{"web-a"}, value.Map{{Key: "include_accepted", Value: true}}, "{'minions_rejected': ['web-a']}", "reject [web-a] [minions_pre minions]"},
 		{"key.delete", []any{"bad"}, nil, "{}", "delete [bad] [minions_pre minions_rejected minions minions_denied]"},
-		{"key.accept_dict", []any{wire.Map{{Key: "minions_pre", Value: []any{"new2"}}, {Key: "minions_rejected", Value: []any{"bad"}}}}, nil,
+		{"key.accept_dict", []any{value.Map{{Key: "minions_pre", Value: []any{"new2"}}, {Key: "minions_rejected", Value: []any{"bad"}}}}, nil,
 			"{'minions_pre': ['new1'], 'minions_rejected': ['bad'], 'minions': ['new2', 'web-a', 'web-b'], 'minions_denied': [], 'local': ['m1.pem', 'm1.pub']}", "accept [new2] [minions_pre]"},
 		{"key.finger", []any{"web-*"}, nil, "{'minions': {'web-a': 'sha256 of key of web-a', 'web-b': 'sha256 of key of web-b'}}", ""},
 		{"key.finger", []any{"web-a", "md5"}, nil, "{'minions': {'web-a': 'md5 of key of web-a'}}", ""},
@@ -330,7 +329,7 @@ func TestKeyFamily(t *testing.T) {
 			b := &bus{}
 			r := New(WheelClient, reg, Deps{Events: b, NewJID: func() string { return "1" }})
 			res := r.Run(t.Context(), Request{Fun: tt.fun, Args: tt.args, Kwargs: tt.kwargs}, nil)
-			if got := pytext.Repr(res.Return); got != tt.want || strings.Join(keys.log, "; ") != tt.log || b.tags() != "salt/wheel/1/new salt/wheel/1/ret" {
+			if got := value.Repr(res.Return); got != tt.want || strings.Join(keys.log, "; ") != tt.log || b.tags() != "salt/wheel/1/new salt/wheel/1/ret" {
 				t.Errorf("%s\nwant %s\nchanges %q, want %q; events %s", got, tt.want, keys.log, tt.log, b.tags())
 			}
 		})

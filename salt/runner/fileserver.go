@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sort"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // FileServer is file_roots as operators see them.
@@ -14,7 +14,7 @@ type FileServer interface {
 	List(env string) []string
 	Dirs(env string) []string
 	EmptyDirs(env string) []string
-	Links(env string) wire.Map
+	Links(env string) value.Map
 	// ClearListCache forgets lists and names the environments that had some.
 	ClearListCache(env string) []string
 	// Update looks for changes now and fires the event of it.
@@ -81,9 +81,9 @@ func Fileserver(files FileServer) []Function {
 				}
 				cleared := files.ClearListCache(c.Text("saltenv"))
 				if len(cleared) == 0 {
-					return wire.Map{}, nil
+					return value.Map{}, nil
 				}
-				return wire.Map{{Key: "roots", Value: names(cleared)}}, nil
+				return value.Map{{Key: "roots", Value: names(cleared)}}, nil
 			}},
 		{Name: "fileserver.clear_cache", Params: []Param{Opt("backend", nil)}, Doc: "Only back ends with remotes have caches; roots has none.\n\nExample:\n\n    salt-run fileserver.clear_cache",
 			Run: func(_ context.Context, c *Call) (any, error) { return "No cache was cleared", rootsOnly(c) }},

@@ -8,7 +8,7 @@ import (
 	"sort"
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // A Param is one named parameter of a function.
@@ -80,11 +80,11 @@ func (r *Registry) Names() []string { return r.names }
 
 // Docs maps function to text, sorted by name. An empty prefix means all; "jobs" the family, "jobs.active" that one; with a "*" in it the
 // prefix is a glob.
-func (r *Registry) Docs(prefix string) wire.Map {
-	docs := wire.Map{}
+func (r *Registry) Docs(prefix string) value.Map {
+	docs := value.Map{}
 	for _, name := range r.names {
 		if matchesDoc(name, prefix) {
-			docs = append(docs, wire.Pair{Key: name, Value: r.byName[name].HelpText()})
+			docs = append(docs, value.Pair{Key: name, Value: r.byName[name].HelpText()})
 		}
 	}
 	return docs

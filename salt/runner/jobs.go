@@ -8,16 +8,16 @@ import (
 	"time"
 
 	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pytext"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
 // JobRecord is one job of the job cache.
 type JobRecord struct {
 	JID     string
-	Load    wire.Map // what was published
-	Minions []string // that were expected to return, sorted
-	EndTime string   // "" when not known
+	Load    value.Map // what was published
+	Minions []string  // that were expected to return, sorted
+	EndTime string    // "" when not known
 }
 
 // JobReturn is what one minion returned. A nil Retcode or Success was not sent.
@@ -41,8 +41,8 @@ type JobReader interface {
 type JobsDeps struct {
 	Jobs    JobReader
 	Minions Asker
-	Running func() []wire.Map // Runner.Running of the runner that the family is part of
-	Now     func() time.Time  // nil: time.Now
+	Running func() []value.Map // Runner.Running of the runner that the family is part of
+	Now     func() time.Time   // nil: time.Now
 }
 
 // localCache is Salt's name of the job cache that needs no server: here, the cluster's.
@@ -115,7 +115,7 @@ func Jobs(d JobsDeps) []Function {
 func (d JobsDeps) lookupJID(ctx context.Context, c *Call) (any, error) {
 	jid := c.Text("jid")
 	if c.True("display_progress") {
-		c.Progress(wire.Map{{Key: "message", Value: "Querying returner: " + localCache}})
+		c.Progress(value.Map{{Key: "message", Value: "Querying returner: " + localCache}})
 	}
 	rec, _, err := d.Jobs.Job(ctx, jid)
 	if err != nil {
@@ -125,22 +125,22 @@ func (d JobsDeps) lookupJID(ctx context.Context, c *Call) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look up returns of job %s: %w", jid, err)
 	}
-	ret, outputter := wire.Map{}, ""
+	ret, outputter := value.Map{}, ""
 	for i, id := range sortedIDs(returns) {
 		if i == 0 {
 			outputter = returns[id].Out
 		}
 		if c.True("display_progress") {
-			c.Progress(wire.Map{{Key: "message", Value: id}})
+			c.Progress(value.Map{{Key: "message", Value: id}})
 		}
 		if c.True("returned") {
-			ret = append(ret, wire.Pair{Key: id, Value: returns[id].Return})
+			ret = append(ret, value.Pair{Key: id, Value: returns[id].Return})
 		}
 	}
 	if c.True("missing") {
 		for _, id := range rec.Minions {
 			if _, ok := returns[id]; !ok {
-				ret = append(ret, wire.Pair{Key: id, Value: "Minion did not return"})
+				ret = append(ret, value.Pair{Key: id, Value: "Minion did not return"})
 			}
 		}
 	}
@@ -153,7 +153,7 @@ func (d JobsDeps) listJob(ctx context.Context, c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(wire.Map{{Key: "jid", Value: jid}}, job...), nil
+	return append(value.Map{{Key: "jid", Value: jid}}, job...), nil
 }
 
 func (d JobsDeps) printJob(ctx context.Context, c *Call) (any, error) {
@@ -162,12 +162,12 @@ func (d JobsDeps) printJob(ctx context.Context, c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.Map{{Key: jid, Value: job}}, nil
+	return value.Map{{Key: jid, Value: job}}, nil
 }
 
 // oneJob is the record of a job with its returns. A jid that nobody has gives Salt's Error field, unless returns came in without a publication:
 // those are shown.
-func (d JobsDeps) oneJob(ctx context.Context, jid string) (wire.Map, error) {
+func (d JobsDeps) oneJob(ctx context.Context, jid string) (value.Map, error) {
 	rec, ok, err := d.Jobs.Job(ctx, jid)
 	if err != nil {
 		return nil, fmt.Errorf("look up job %s: %w", jid, err)
@@ -176,16 +176,16 @@ func (d JobsDeps) oneJob(ctx context.Context, jid string) (wire.Map, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look up returns of job %s: %w", jid, err)
 	}
-	job := wire.Map{{Key: "Error", Value: "Cannot contact returner or no job with this jid"}}
+	job := value.Map{{Key: "Error", Value: "Cannot contact returner or no job with this jid"}}
 	if ok && len(rec.Load) > 0 {
 		job = describe(rec)
 		if len(rec.Minions) > 0 {
-			job = append(job, wire.Pair{Key: "Minions", Value: texts(rec.Minions)})
+			job = append(job, value.Pair{Key: "Minions", Value: texts(rec.Minions)})
 		}
 	}
-	job = append(job, wire.Pair{Key: "StartTime", Value: wire.JIDTime(jid)}, wire.Pair{Key: "Result", Value: resultMap(returns)})
+	job = append(job, value.Pair{Key: "StartTime", Value: wire.JIDTime(jid)}, value.Pair{Key: "Result", Value: resultMap(returns)})
 	if rec.EndTime != "" {
-		job = append(job, wire.Pair{Key: "EndTime", Value: rec.EndTime})
+		job = append(job, value.Pair{Key: "EndTime", Value: rec.EndTime})
 	}
 	return job, nil
 }
@@ -200,12 +200,12 @@ func (d JobsDeps) exitSuccess(ctx context.Context, c *Call) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look up returns of job %s: %w", jid, err)
 	}
-	ret := wire.Map{}
+	ret := value.Map{}
 	for _, id := range rec.Minions {
-		ret = append(ret, wire.Pair{Key: id, Value: pytext.Truth(returns[id].Return)})
+		ret = append(ret, value.Pair{Key: id, Value: value.Truth(returns[id].Return)})
 	}
 	for _, id := range sortedIDs(returns) {
-		if pytext.Truth(returns[id].Return) {
+		if value.Truth(returns[id].Return) {
 			ret = ret.Set(id, true)
 		}
 	}
@@ -223,17 +223,17 @@ func (d JobsDeps) active(ctx context.Context, c *Call) (any, error) {
 	}
 	sort.Strings(ids)
 	if c.True("display_progress") {
-		c.Progress(wire.Map{{Key: "message", Value: "Attempting to contact minions: " + pytext.Repr(texts(ids))}})
+		c.Progress(value.Map{{Key: "message", Value: "Attempting to contact minions: " + value.Repr(texts(ids))}})
 	}
-	running := map[string]wire.Map{}
+	running := map[string]value.Map{}
 	var jids []string
 	for _, id := range ids {
 		if c.True("display_progress") {
-			c.Progress(wire.Map{{Key: "message", Value: "Received reply from minion " + id}})
+			c.Progress(value.Map{{Key: "message", Value: "Received reply from minion " + id}})
 		}
-		list, _ := pytext.Plain(answers.Returned[id].Return).([]any)
+		list, _ := value.Plain(answers.Returned[id].Return).([]any)
 		for _, e := range list {
-			load, ok := e.(wire.Map)
+			load, ok := e.(value.Map)
 			if !ok || load.String("jid") == "" {
 				continue
 			}
@@ -241,21 +241,21 @@ func (d JobsDeps) active(ctx context.Context, c *Call) (any, error) {
 			job, known := running[jid]
 			if !known {
 				jids = append(jids, jid)
-				job = append(describe(JobRecord{JID: jid, Load: load}), wire.Pair{Key: "StartTime", Value: wire.JIDTime(jid)},
-					wire.Pair{Key: "Running", Value: []any{}}, wire.Pair{Key: "Returned", Value: []any{}})
+				job = append(describe(JobRecord{JID: jid, Load: load}), value.Pair{Key: "StartTime", Value: wire.JIDTime(jid)},
+					value.Pair{Key: "Running", Value: []any{}}, value.Pair{Key: "Returned", Value: []any{}})
 			}
 			pid, _ := load.Get("pid")
 			at, _ := job.Get("Running")
-			running[jid] = job.Set("Running", append(at.([]any), wire.Map{{Key: id, Value: pid}}))
+			running[jid] = job.Set("Running", append(at.([]any), value.Map{{Key: id, Value: pid}}))
 		}
 	}
-	ret := wire.Map{}
+	ret := value.Map{}
 	for _, jid := range jids {
 		returned, err := d.Jobs.Returned(ctx, jid)
 		if err != nil {
 			return nil, fmt.Errorf("look up returns of job %s: %w", jid, err)
 		}
-		ret = append(ret, wire.Pair{Key: jid, Value: running[jid].Set("Returned", texts(returned))})
+		ret = append(ret, value.Pair{Key: jid, Value: running[jid].Set("Returned", texts(returned))})
 	}
 	return ret, nil
 }
@@ -273,9 +273,9 @@ func (d JobsDeps) listJobs(ctx context.Context, c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ret := wire.Map{}
+	ret := value.Map{}
 	for _, rec := range records {
-		ret = append(ret, wire.Pair{Key: rec.JID, Value: append(describe(rec), wire.Pair{Key: "StartTime", Value: wire.JIDTime(rec.JID)})})
+		ret = append(ret, value.Pair{Key: rec.JID, Value: append(describe(rec), value.Pair{Key: "StartTime", Value: wire.JIDTime(rec.JID)})})
 	}
 	return withOutputter(c.Text("outputter"), ret), nil
 }
@@ -294,17 +294,17 @@ func (d JobsDeps) listJobsFilter(ctx context.Context, c *Call) (any, error) {
 	}
 	ret := []any{}
 	for _, rec := range records {
-		ret = append(ret, append(describe(rec), wire.Pair{Key: "JID", Value: rec.JID}, wire.Pair{Key: "StartTime", Value: wire.JIDTime(rec.JID)}))
+		ret = append(ret, append(describe(rec), value.Pair{Key: "JID", Value: rec.JID}, value.Pair{Key: "StartTime", Value: wire.JIDTime(rec.JID)}))
 	}
 	if out := c.Text("outputter"); out != "" {
-		return wire.Map{{Key: "outputter", Value: out}, {Key: "data", Value: ret}}, nil
+		return value.Map{{Key: "outputter", Value: out}, {Key: "data", Value: ret}}, nil
 	}
 	return ret, nil
 }
 
 func (d JobsDeps) lastRun(ctx context.Context, c *Call) (any, error) {
 	if c.True("metadata") {
-		if _, ok := c.Arg("metadata").(wire.Map); !ok {
+		if _, ok := c.Arg("metadata").(value.Map); !ok {
 			return false, nil
 		}
 	}
@@ -320,14 +320,14 @@ func (d JobsDeps) lastRun(ctx context.Context, c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.Map{{Key: jid, Value: job}}, nil
+	return value.Map{{Key: jid, Value: job}}, nil
 }
 
 func (d JobsDeps) master(context.Context, *Call) (any, error) {
 	ret := []any{}
 	if d.Running != nil {
 		for _, call := range d.Running() {
-			ret = append(ret, append(append(wire.Map(nil), call...), wire.Pair{Key: "pid", Value: int64(os.Getpid())}))
+			ret = append(ret, append(append(value.Map(nil), call...), value.Pair{Key: "pid", Value: int64(os.Getpid())}))
 		}
 	}
 	return ret, nil
@@ -336,7 +336,7 @@ func (d JobsDeps) master(context.Context, *Call) (any, error) {
 // matching reads all jobs that pass a filter, oldest first, and says on standard error what could not be read.
 func (d JobsDeps) matching(ctx context.Context, c *Call, f jobFilter) ([]JobRecord, error) {
 	if c.True("display_progress") {
-		c.Progress(wire.Map{{Key: "message", Value: "Querying the job cache of all masters"}})
+		c.Progress(value.Map{{Key: "message", Value: "Querying the job cache of all masters"}})
 	}
 	records, incomplete, err := d.Jobs.Jobs(ctx)
 	if err != nil {
@@ -369,7 +369,7 @@ func (f jobFilter) takes(rec JobRecord) bool {
 	if f.noFindJob && fun == "saltutil.find_job" {
 		return false
 	}
-	if want, ok := f.metadata.(wire.Map); ok && len(want) > 0 && !sharesPair(metadata(rec.Load), want) {
+	if want, ok := f.metadata.(value.Map); ok && len(want) > 0 && !sharesPair(metadata(rec.Load), want) {
 		return false
 	}
 	if len(f.targets) > 0 && !anyMatch(textValues(tgt), f.targets) {
@@ -406,14 +406,14 @@ func anyMatch(values, globs []string) bool {
 	return false
 }
 
-func sharesPair(have any, want wire.Map) bool {
-	m, ok := have.(wire.Map)
+func sharesPair(have any, want value.Map) bool {
+	m, ok := have.(value.Map)
 	if !ok {
 		return false
 	}
 	for _, p := range want {
 		for _, q := range m {
-			if pytext.Repr(p.Key) == pytext.Repr(q.Key) && pytext.Repr(p.Value) == pytext.Repr(q.Value) {
+			if value.Repr(p.Key) == value.Repr(q.Key) && value.Repr(p.Value) == value.Repr(q.Value) {
 				return true
 			}
 		}
@@ -422,34 +422,34 @@ func sharesPair(have any, want wire.Map) bool {
 }
 
 // describe is the description of a job that all functions share.
-func describe(rec JobRecord) wire.Map {
+func describe(rec JobRecord) value.Map {
 	field := func(key string, fallback any) any {
 		if v, ok := rec.Load.Get(key); ok {
 			return v
 		}
 		return fallback
 	}
-	args, ok := pytext.Plain(field("arg", nil)).([]any)
+	args, ok := value.Plain(field("arg", nil)).([]any)
 	if !ok {
 		args = []any{}
 	}
-	ret := wire.Map{
+	ret := value.Map{
 		{Key: "Function", Value: field("fun", "unknown-function")}, {Key: "Arguments", Value: args}, {Key: "Target", Value: field("tgt", "unknown-target")},
 		{Key: "Target-type", Value: field("tgt_type", "list")}, {Key: "User", Value: field("user", "root")},
 	}
 	if meta := metadata(rec.Load); meta != nil {
-		ret = append(ret, wire.Pair{Key: "Metadata", Value: meta})
+		ret = append(ret, value.Pair{Key: "Metadata", Value: meta})
 	}
 	return ret
 }
 
 // metadata is found in three places, depending on who published the job.
-func metadata(load wire.Map) any {
+func metadata(load value.Map) any {
 	if v, ok := load.Get("metadata"); ok {
 		return v
 	}
 	if kw, ok := load.Get("kwargs"); ok {
-		if m, ok := kw.(wire.Map); ok {
+		if m, ok := kw.(value.Map); ok {
 			if v, ok := m.Get("metadata"); ok {
 				return v
 			}
@@ -458,7 +458,7 @@ func metadata(load wire.Map) any {
 	arg, _ := load.Get("arg")
 	list, _ := arg.([]any)
 	for _, a := range list {
-		if m, ok := a.(wire.Map); ok {
+		if m, ok := a.(value.Map); ok {
 			if mark, _ := m.Get("__kwarg__"); mark == true {
 				if v, ok := m.Get("metadata"); ok {
 					return v
@@ -469,30 +469,30 @@ func metadata(load wire.Map) any {
 	return nil
 }
 
-func resultMap(returns map[string]JobReturn) wire.Map {
-	ret := wire.Map{}
+func resultMap(returns map[string]JobReturn) value.Map {
+	ret := value.Map{}
 	for _, id := range sortedIDs(returns) {
 		r := returns[id]
-		one := wire.Map{{Key: "return", Value: r.Return}}
+		one := value.Map{{Key: "return", Value: r.Return}}
 		if r.Retcode != nil {
-			one = append(one, wire.Pair{Key: "retcode", Value: r.Retcode})
+			one = append(one, value.Pair{Key: "retcode", Value: r.Retcode})
 		}
 		if r.Success != nil {
-			one = append(one, wire.Pair{Key: "success", Value: r.Success})
+			one = append(one, value.Pair{Key: "success", Value: r.Success})
 		}
 		if r.Out != "" {
-			one = append(one, wire.Pair{Key: "out", Value: r.Out})
+			one = append(one, value.Pair{Key: "out", Value: r.Out})
 		}
-		ret = append(ret, wire.Pair{Key: id, Value: one})
+		ret = append(ret, value.Pair{Key: id, Value: one})
 	}
 	return ret
 }
 
-func withOutputter(name string, data wire.Map) wire.Map {
+func withOutputter(name string, data value.Map) value.Map {
 	if name == "" {
 		return data
 	}
-	return wire.Map{{Key: "outputter", Value: name}, {Key: "data", Value: data}}
+	return value.Map{{Key: "outputter", Value: name}, {Key: "data", Value: data}}
 }
 
 func sortedIDs(returns map[string]JobReturn) []string {

@@ -7,8 +7,7 @@ import (
 	"sort"
 
 	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // The names that Salt gives the states of minion keys in lists.
@@ -134,9 +133,9 @@ func (d KeyFamilyDeps) listAll(ctx context.Context, c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ret := wire.Map{}
+	ret := value.Map{}
 	for _, state := range KeyStates {
-		ret = append(ret, wire.Pair{Key: state, Value: texts(lists[state])})
+		ret = append(ret, value.Pair{Key: state, Value: texts(lists[state])})
 	}
 	local, err := d.local()
 	if err != nil {
@@ -147,21 +146,21 @@ func (d KeyFamilyDeps) listAll(ctx context.Context, c *Call) (any, error) {
 		names = append(names, name)
 	}
 	sort.Strings(names)
-	return append(ret, wire.Pair{Key: "local", Value: texts(names)}), nil
+	return append(ret, value.Pair{Key: "local", Value: texts(names)}), nil
 }
 
 func (d KeyFamilyDeps) list(ctx context.Context, c *Call) (any, error) {
 	states, ok := StatesOf(c.Text("match"))
 	if !ok {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	lists, err := d.lists(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	ret := wire.Map{}
+	ret := value.Map{}
 	for _, state := range states {
-		ret = append(ret, wire.Pair{Key: state, Value: texts(lists[state])})
+		ret = append(ret, value.Pair{Key: state, Value: texts(lists[state])})
 	}
 	return ret, nil
 }
@@ -189,10 +188,10 @@ func (d KeyFamilyDeps) nameMatch(ctx context.Context, c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ret := wire.Map{}
+	ret := value.Map{}
 	for _, state := range KeyStates {
 		if len(found[state]) > 0 {
-			ret = append(ret, wire.Pair{Key: state, Value: texts(found[state])})
+			ret = append(ret, value.Pair{Key: state, Value: texts(found[state])})
 		}
 	}
 	return ret, nil
@@ -218,9 +217,9 @@ func (d KeyFamilyDeps) changer(action KeyAction, states func(*Call) []string) fu
 
 func (d KeyFamilyDeps) dictChanger(action KeyAction, states func(*Call) []string) func(context.Context, *Call) (any, error) {
 	return func(ctx context.Context, c *Call) (any, error) {
-		m, ok := pytext.Plain(c.Arg("match")).(wire.Map)
+		m, ok := value.Plain(c.Arg("match")).(value.Map)
 		if !ok {
-			return nil, &ArgumentError{Text: "match must be a map of state to ids, not " + pytext.Repr(c.Arg("match"))}
+			return nil, &ArgumentError{Text: "match must be a map of state to ids, not " + value.Repr(c.Arg("match"))}
 		}
 		allowed := states(c)
 		for _, p := range m {
@@ -289,9 +288,9 @@ func (d KeyFamilyDeps) each(ctx context.Context, c *Call, show func(pem string) 
 	if err != nil {
 		return nil, err
 	}
-	ret := wire.Map{}
+	ret := value.Map{}
 	for _, state := range KeyStates {
-		shown := wire.Map{}
+		shown := value.Map{}
 		for _, id := range found[state] {
 			pem, ok, err := d.Keys.KeyText(ctx, id, state)
 			if err != nil {
@@ -304,10 +303,10 @@ func (d KeyFamilyDeps) each(ctx context.Context, c *Call, show func(pem string) 
 			if err != nil {
 				return nil, fmt.Errorf("read key %s: %w", id, err)
 			}
-			shown = append(shown, wire.Pair{Key: id, Value: text})
+			shown = append(shown, value.Pair{Key: id, Value: text})
 		}
 		if len(shown) > 0 {
-			ret = append(ret, wire.Pair{Key: state, Value: shown})
+			ret = append(ret, value.Pair{Key: state, Value: shown})
 		}
 	}
 	return ret, nil
@@ -318,7 +317,7 @@ func (d KeyFamilyDeps) fingerMaster(_ context.Context, c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	shown := wire.Map{}
+	shown := value.Map{}
 	for name, pem := range local {
 		if pem == "" {
 			continue
@@ -327,13 +326,13 @@ func (d KeyFamilyDeps) fingerMaster(_ context.Context, c *Call) (any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read own key %s: %w", name, err)
 		}
-		shown = append(shown, wire.Pair{Key: name, Value: print})
+		shown = append(shown, value.Pair{Key: name, Value: print})
 	}
 	if len(shown) == 0 {
 		return nil, errors.New("the master has no key yet; wait until it serves")
 	}
-	sorted, _ := pytext.SortedPairs(shown)
-	return wire.Map{{Key: "local", Value: sorted}}, nil
+	sorted, _ := value.Sorted(shown)
+	return value.Map{{Key: "local", Value: sorted}}, nil
 }
 
 func (d KeyFamilyDeps) hash(c *Call) string {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Presence tells which minions hold a publish session with any master now, without asking them.
@@ -41,7 +41,7 @@ func Manage(d ManageDeps) []Function {
 				if err != nil {
 					return nil, err
 				}
-				return wire.Map{{Key: "up", Value: texts(up)}, {Key: "down", Value: texts(down)}}, nil
+				return value.Map{{Key: "up", Value: texts(up)}, {Key: "down", Value: texts(down)}}, nil
 			},
 		},
 		{
@@ -145,7 +145,7 @@ func (d ManageDeps) versions(ctx context.Context, c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	groups := map[string]wire.Map{}
+	groups := map[string]value.Map{}
 	ids := append([]string(nil), answers.Minions...)
 	for id := range answers.Returned {
 		ids = append(ids, id)
@@ -169,15 +169,15 @@ func (d ManageDeps) versions(ctx context.Context, c *Call) (any, error) {
 				label = "Up to date"
 			}
 		}
-		groups[label] = append(groups[label], wire.Pair{Key: id, Value: shown})
+		groups[label] = append(groups[label], value.Pair{Key: id, Value: shown})
 	}
-	ret := wire.Map{}
+	ret := value.Map{}
 	for _, label := range []string{"Up to date", "Minion requires update", "Minion newer than master", "Minion offline"} {
 		if len(groups[label]) > 0 {
-			ret = append(ret, wire.Pair{Key: label, Value: groups[label]})
+			ret = append(ret, value.Pair{Key: label, Value: groups[label]})
 		}
 	}
-	return append(ret, wire.Pair{Key: "Master", Value: d.Version}), nil
+	return append(ret, value.Pair{Key: "Master", Value: d.Version}), nil
 }
 
 func (d ManageDeps) present(ctx context.Context, c *Call) (any, error) {
@@ -195,9 +195,9 @@ func (d ManageDeps) present(ctx context.Context, c *Call) (any, error) {
 	if !c.True("show_ip") {
 		return texts(ids), nil
 	}
-	ret := wire.Map{}
+	ret := value.Map{}
 	for _, id := range ids {
-		ret = append(ret, wire.Pair{Key: id, Value: found[id]})
+		ret = append(ret, value.Pair{Key: id, Value: found[id]})
 	}
 	return ret, nil
 }

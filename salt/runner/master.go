@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Modules runs execution functions on this master, as templates do; found is false for one that is not there.
 type Modules interface {
-	Run(ctx context.Context, fun string, args []any, kwargs wire.Map) (value any, found bool, err error)
+	Run(ctx context.Context, fun string, args []any, kwargs value.Map) (val any, found bool, err error)
 }
 
 // OnMaster is the functions that run an execution function on this master, and error.error.
@@ -40,7 +40,7 @@ func OnMaster(modules Modules) []Function {
 			Doc: "Fail with a message, to try what happens then; without a name nothing happens.\n\nExample:\n\n    salt-run error.error name=Exception message='This is an error.'",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				if !c.Given("name") {
-					return wire.Map{}, nil
+					return value.Map{}, nil
 				}
 				return nil, errors.New(c.Text("message"))
 			}},
@@ -48,8 +48,8 @@ func OnMaster(modules Modules) []Function {
 }
 
 // withoutPrivate leaves out what the caller adds to the keywords.
-func withoutPrivate(kwargs wire.Map) wire.Map {
-	return slices.DeleteFunc(slices.Clone(kwargs), func(p wire.Pair) bool {
+func withoutPrivate(kwargs value.Map) value.Map {
+	return slices.DeleteFunc(slices.Clone(kwargs), func(p value.Pair) bool {
 		name, _ := p.Key.(string)
 		return strings.HasPrefix(name, "__")
 	})
@@ -70,7 +70,7 @@ func Matching(targets Resolver) []Function {
 			if id := c.Text("minion_id"); err == nil && slices.Contains(ids, id) {
 				res = id
 			}
-			return wire.Map{{Key: "res", Value: res}}, nil
+			return value.Map{{Key: "res", Value: res}}, nil
 		},
 	}}
 }

@@ -3,12 +3,12 @@ package runner
 import (
 	"context"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // MineReader reads mines as an operator may: all of them.
 type MineReader interface {
-	MineGet(ctx context.Context, tgt, fun any, tgtType string) (wire.Map, error)
+	MineGet(ctx context.Context, tgt, fun any, tgtType string) (value.Map, error)
 }
 
 // Mine is the family mine.
@@ -23,13 +23,13 @@ func Mine(mines MineReader, asker Asker) []Function {
 		{Name: "mine.update", Params: []Param{Need("tgt"), Opt("tgt_type", "glob"), Opt("clear", false), Opt("mine_functions", nil)},
 			Doc: "Have minions send their mine now.\n\nExample:\n\n    salt-run mine.update '*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				got, err := asker.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"), Fun: "mine.update", User: c.User, Kwargs: wire.Map{
+				got, err := asker.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"), Fun: "mine.update", User: c.User, Kwargs: value.Map{
 					{Key: "clear", Value: c.Arg("clear")}, {Key: "mine_functions", Value: c.Arg("mine_functions")},
 				}})
-				out := wire.Map{}
+				out := value.Map{}
 				for _, id := range got.Minions {
 					if a, ok := got.Returned[id]; ok {
-						out = append(out, wire.Pair{Key: id, Value: a.Return})
+						out = append(out, value.Pair{Key: id, Value: a.Return})
 					}
 				}
 				return out, err

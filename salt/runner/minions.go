@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Ask is a job that a runner function wants run on minions.
@@ -13,7 +13,7 @@ type Ask struct {
 	TgtType string
 	Fun     string
 	Args    []any
-	Kwargs  wire.Map
+	Kwargs  value.Map
 	Ret     string
 	JID     string
 	User    string

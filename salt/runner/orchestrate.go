@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Orchestration is what states are run from.
@@ -16,9 +15,9 @@ type Orchestration struct {
 	Saltenv, Pillarenv string   // "" for those of the options
 	Test               *bool    // nil for the option test
 	Exclude            []any
-	Pillar             wire.Map // laid over the master's own
-	PillarEnc          string   // the renderer that decrypts it
-	JID                string   // "" for states that nothing can pause
+	Pillar             value.Map // laid over the master's own
+	PillarEnc          string    // the renderer that decrypts it
+	JID                string    // "" for states that nothing can pause
 	User               string
 }
 
@@ -30,10 +29,10 @@ type Orchestrator interface {
 	SLS(ctx context.Context, o Orchestration) (ret any, succeeded bool, err error)
 	// Show is the high data of SLS files, High runs high data, Single one state.
 	Show(ctx context.Context, o Orchestration) (any, error)
-	High(ctx context.Context, data wire.Map, o Orchestration) (any, error)
-	Single(ctx context.Context, fun, name string, kwargs wire.Map, o Orchestration) (any, error)
+	High(ctx context.Context, data value.Map, o Orchestration) (any, error)
+	Single(ctx context.Context, fun, name string, kwargs value.Map, o Orchestration) (any, error)
 	// Pause changes what is asked of an orchestration, wherever it runs: a map from the id of a state, or __all__, to a map with kill or duration.
-	Pause(ctx context.Context, jid string, change func(asked wire.Map) wire.Map) error
+	Pause(ctx context.Context, jid string, change func(asked value.Map) value.Map) error
 }
 
 // OrchestrateWithJID are the functions that salt-run gives the id of its own job.
@@ -67,7 +66,7 @@ func OrchestrationFamily(o Orchestrator) []Function {
 			}
 			req.JID = ""
 			v, err := o.Show(ctx, req)
-			return wire.Map{{Key: o.ID(), Value: v}}, err
+			return value.Map{{Key: o.ID(), Value: v}}, err
 		},
 	}
 	one := []Function{
@@ -78,7 +77,7 @@ func OrchestrationFamily(o Orchestrator) []Function {
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				kwargs := slices.Clone(c.Kwargs())
 				if c.Given("pillar") {
-					kwargs = append(kwargs, wire.Pair{Key: "pillar", Value: c.Arg("pillar")})
+					kwargs = append(kwargs, value.Pair{Key: "pillar", Value: c.Arg("pillar")})
 				}
 				return orchestrateOne(c, o, func(req Orchestration) (any, error) { return o.Single(ctx, c.Text("fun"), c.Text("name"), kwargs, req) })
 			},
@@ -90,7 +89,7 @@ func OrchestrationFamily(o Orchestrator) []Function {
 				"    salt-run state.orchestrate_high '{one: {salt.function: [{name: test.ping}, {tgt: \"*\"}]}}'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return orchestrateOne(c, o, func(req Orchestration) (any, error) {
-					data, ok := pytext.Plain(c.Arg("data")).(wire.Map)
+					data, ok := value.Plain(c.Arg("data")).(value.Map)
 					if !ok {
 						return []any{"High data is not a dictionary and is invalid"}, nil
 					}
@@ -130,7 +129,7 @@ func orchestrateSLS(ctx context.Context, c *Call, o Orchestrator) (any, error) {
 	if succeeded {
 		code = 0
 	}
-	return wire.Map{{Key: "data", Value: wire.Map{{Key: o.ID(), Value: v}}}, {Key: "outputter", Value: "highstate"}, {Key: "retcode", Value: code}}, nil
+	return value.Map{{Key: "data", Value: value.Map{{Key: o.ID(), Value: v}}}, {Key: "outputter", Value: "highstate"}, {Key: "retcode", Value: code}}, nil
 }
 
 // orchestrateOne runs states that are no SLS files; Salt shows them twice, first as an event.
@@ -142,23 +141,23 @@ func orchestrateOne(c *Call, o Orchestrator, run func(Orchestration) (any, error
 	for _, kw := range c.Kwargs() {
 		switch kw.Key {
 		case "saltenv":
-			req.Saltenv = pytext.Str(kw.Value)
+			req.Saltenv = value.Str(kw.Value)
 		case "pillarenv":
-			req.Pillarenv = pytext.Str(kw.Value)
+			req.Pillarenv = value.Str(kw.Value)
 		}
 	}
-	req.Pillar, _ = pytext.Plain(c.Arg("pillar")).(wire.Map)
+	req.Pillar, _ = value.Plain(c.Arg("pillar")).(value.Map)
 	v, err := run(req)
 	if err != nil {
 		return nil, err
 	}
-	ret := wire.Map{{Key: o.ID(), Value: v}}
-	c.Progress(wire.Map{{Key: "data", Value: ret}, {Key: "outputter", Value: "highstate"}})
+	ret := value.Map{{Key: o.ID(), Value: v}}
+	c.Progress(value.Map{{Key: "data", Value: ret}, {Key: "outputter", Value: "highstate"}})
 	return ret, nil
 }
 
 func pillarIsMap(c *Call) error {
-	if _, ok := pytext.Plain(c.Arg("pillar")).(wire.Map); c.Given("pillar") && !ok {
+	if _, ok := value.Plain(c.Arg("pillar")).(value.Map); c.Given("pillar") && !ok {
 		return &ArgumentError{Text: "Pillar data must be formatted as a dictionary"}
 	}
 	return nil
@@ -172,7 +171,7 @@ func orchestration(c *Call) (Orchestration, error) {
 	if err := pillarIsMap(c); err != nil {
 		return req, err
 	}
-	req.Pillar, _ = pytext.Plain(c.Arg("pillar")).(wire.Map)
+	req.Pillar, _ = value.Plain(c.Arg("pillar")).(value.Map)
 	if c.Given("test") { // anything but False is a test, as in Salt
 		test := c.Arg("test") != false
 		req.Test = &test
@@ -180,7 +179,7 @@ func orchestration(c *Call) (Orchestration, error) {
 	if !c.True("exclude") {
 		return req, nil
 	}
-	if list, ok := pytext.Plain(c.Arg("exclude")).([]any); ok {
+	if list, ok := value.Plain(c.Arg("exclude")).([]any); ok {
 		req.Exclude = list
 		return req, nil
 	}
@@ -193,19 +192,19 @@ func orchestration(c *Call) (Orchestration, error) {
 // pauses are the functions by which a running orchestration waits or ends.
 func pauses(o Orchestrator) []Function {
 	jid, id := Need("jid"), Opt("state_id", nil)
-	change := func(ctx context.Context, c *Call, change func(asked wire.Map, id string) wire.Map) (any, error) {
+	change := func(ctx context.Context, c *Call, change func(asked value.Map, id string) value.Map) (any, error) {
 		id := "__all__"
 		if c.Given("state_id") {
 			id = c.Text("state_id")
 		}
-		if err := o.Pause(ctx, c.Text("jid"), func(asked wire.Map) wire.Map { return change(asked, id) }); err != nil {
+		if err := o.Pause(ctx, c.Text("jid"), func(asked value.Map) value.Map { return change(asked, id) }); err != nil {
 			return nil, fmt.Errorf("pause orchestration %s: %w", c.Text("jid"), err)
 		}
 		return nil, nil
 	}
-	entry := func(asked wire.Map, id string) wire.Map {
+	entry := func(asked value.Map, id string) value.Map {
 		v, _ := asked.Get(id)
-		m, _ := v.(wire.Map)
+		m, _ := v.(value.Map)
 		return slices.Clone(m)
 	}
 	pause := Function{
@@ -222,13 +221,13 @@ func pauses(o Orchestrator) []Function {
 				}
 				seconds = int64(n)
 			}
-			return change(ctx, c, func(asked wire.Map, id string) wire.Map {
+			return change(ctx, c, func(asked value.Map, id string) value.Map {
 				e := entry(asked, id)
 				if seconds > 0 {
 					e = e.Set("duration", seconds)
 				}
 				if e == nil {
-					e = wire.Map{}
+					e = value.Map{}
 				}
 				return asked.Set(id, e)
 			})
@@ -238,7 +237,7 @@ func pauses(o Orchestrator) []Function {
 		Doc:    "Let an orchestration go on that state.pause has wait.\n\nstate_id : None\n    The id that was paused; without it all of them.\n\nExample:\n\n    salt-run state.resume 20260101120000000000",
 		Params: []Param{jid, id},
 		Run: func(ctx context.Context, c *Call) (any, error) {
-			return change(ctx, c, func(asked wire.Map, id string) wire.Map {
+			return change(ctx, c, func(asked value.Map, id string) value.Map {
 				if id == "__all__" {
 					return nil
 				}
@@ -252,7 +251,7 @@ func pauses(o Orchestrator) []Function {
 			"Example:\n\n    salt-run state.soft_kill 20260101120000000000",
 		Params: []Param{jid, id},
 		Run: func(ctx context.Context, c *Call) (any, error) {
-			return change(ctx, c, func(asked wire.Map, id string) wire.Map { return asked.Set(id, entry(asked, id).Set("kill", true)) })
+			return change(ctx, c, func(asked value.Map, id string) value.Map { return asked.Set(id, entry(asked, id).Set("kill", true)) })
 		},
 	}
 	return slices.Concat(named(pause, "state.pause", "state.set_pause"), named(resume, "state.resume", "state.rm_pause"), []Function{kill})

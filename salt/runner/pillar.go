@@ -3,17 +3,17 @@ package runner
 import (
 	"context"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // PillarMaker makes pillars for the operator.
 type PillarMaker interface {
 	// MakePillar makes a minion's pillar anew. Grains nil means those that are kept of it.
-	MakePillar(ctx context.Context, id string, extra wire.Map, saltenv, pillarenv string) (wire.Map, error)
+	MakePillar(ctx context.Context, id string, extra value.Map, saltenv, pillarenv string) (value.Map, error)
 	// Top is the merged pillar top file, or what is wrong with it.
-	Top(ctx context.Context, id, saltenv string) (top wire.Map, errors []string, err error)
+	Top(ctx context.Context, id, saltenv string) (top value.Map, errors []string, err error)
 	// Kept is the pillar that is kept of a minion for a pillarenv.
-	Kept(ctx context.Context, id, pillarenv string) (wire.Map, bool, error)
+	Kept(ctx context.Context, id, pillarenv string) (value.Map, bool, error)
 	// Forget removes the kept pillars of a minion.
 	Forget(ctx context.Context, id string) error
 }
@@ -26,7 +26,7 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 				"    salt-run pillar.show_pillar web1\n    salt-run pillar.show_pillar web1 pillarenv=dev os=Debian",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				saltenv, pillarenv := "base", ""
-				extra := wire.Map{}
+				extra := value.Map{}
 				for _, kw := range c.Kwargs() {
 					switch kw.Key {
 					case "saltenv":
@@ -50,17 +50,17 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 				for i, e := range errors {
 					list[i] = e
 				}
-				c.Progress(wire.Map{{Key: "data", Value: list}, {Key: "outputter", Value: "nested"}})
+				c.Progress(value.Map{{Key: "data", Value: list}, {Key: "outputter", Value: "nested"}})
 				return list, nil
 			}},
 		{Name: "pillar.show_pillar_cache", Params: []Param{Opt("minion", "*"), Opt("pillarenv", nil)}, VarKwargs: true,
 			Doc: "Show the kept pillars of minions.\n\nExample:\n\n    salt-run pillar.show_pillar_cache 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				out := wire.Map{}
+				out := value.Map{}
 				return out, eachTarget(ctx, c, targets, c.Arg("minion"), "glob", func(id string) error {
 					m, found, err := maker.Kept(ctx, id, c.Text("pillarenv"))
 					if found && len(m) > 0 {
-						out = append(out, wire.Pair{Key: id, Value: m})
+						out = append(out, value.Pair{Key: id, Value: m})
 					}
 					return err
 				})

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // PushedFile is a file that a minion pushed with cp.push.
@@ -49,11 +49,11 @@ func Pushed(files PushedFiles, targets Resolver) []Function {
 		{Name: "pushed.list", Params: params, Doc: "List the files that minions pushed with cp.push.\n\nExample:\n\n    salt-run pushed.list 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				list, err := of(ctx, c)
-				out := wire.Map{}
+				out := value.Map{}
 				for _, f := range list {
 					v, _ := out.Get(f.ID)
-					m, _ := v.(wire.Map)
-					out = out.Set(f.ID, m.Set(f.Path, wire.Map{{Key: "size", Value: f.Size}, {Key: "pushed", Value: f.At}}))
+					m, _ := v.(value.Map)
+					out = out.Set(f.ID, m.Set(f.Path, value.Map{{Key: "size", Value: f.Size}, {Key: "pushed", Value: f.At}}))
 				}
 				return out, err
 			}},

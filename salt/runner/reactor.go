@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Reactors is what the family reactor asks of the reactor. Changes hold on every master and outlive restarts.
@@ -21,7 +20,7 @@ type Reactors interface {
 	Leading() bool
 	Lead(ctx context.Context, on bool) error
 	// Fire fires one of the events by which Salt's reactor answers.
-	Fire(tag string, data wire.Map)
+	Fire(tag string, data value.Map)
 }
 
 // errNoReactor is Salt's answer where the option reactor is not set.
@@ -35,13 +34,13 @@ func ReactorFamily(r Reactors) []Function {
 		if done {
 			comment = yes
 		}
-		result := wire.Map{{Key: "status", Value: done}, {Key: "comment", Value: comment}}
-		r.Fire(tag, wire.Map{{Key: "reactors", Value: r.Reactors()}, {Key: "result", Value: result}})
+		result := value.Map{{Key: "status", Value: done}, {Key: "comment", Value: comment}}
+		r.Fire(tag, value.Map{{Key: "reactors", Value: r.Reactors()}, {Key: "result", Value: result}})
 		return result
 	}
 	leading := func() any {
 		on := r.Leading()
-		r.Fire("salt/reactors/manage/leader/value", wire.Map{{Key: "result", Value: on}})
+		r.Fire("salt/reactors/manage/leader/value", value.Map{{Key: "result", Value: on}})
 		return on
 	}
 	family := []Function{
@@ -50,7 +49,7 @@ func ReactorFamily(r Reactors) []Function {
 			Doc: "List the reactors in force, those that were added last.\n\nExample:\n\n    salt-run reactor.list",
 			Run: func(context.Context, *Call) (any, error) {
 				list := r.Reactors()
-				r.Fire("salt/reactors/manage/list-results", wire.Map{{Key: "reactors", Value: list}})
+				r.Fire("salt/reactors/manage/list-results", value.Map{{Key: "reactors", Value: list}})
 				return list, nil
 			},
 		},
@@ -60,19 +59,19 @@ func ReactorFamily(r Reactors) []Function {
 				"Example:\n\n    salt-run reactor.add 'salt/cloud/*/destroyed' reactors='/srv/reactor/destroy/*.sls'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				var files []string
-				switch v := pytext.Plain(c.Arg("reactors")).(type) {
+				switch v := value.Plain(c.Arg("reactors")).(type) {
 				case string:
 					files = []string{v}
 				case []any:
 					for _, e := range v {
 						path, ok := e.(string)
 						if !ok {
-							return nil, &ArgumentError{Text: "reactors must be a path or a list of paths, not " + pytext.Repr(v)}
+							return nil, &ArgumentError{Text: "reactors must be a path or a list of paths, not " + value.Repr(v)}
 						}
 						files = append(files, path)
 					}
 				default:
-					return nil, &ArgumentError{Text: "reactors must be a path or a list of paths, not " + pytext.Repr(v)}
+					return nil, &ArgumentError{Text: "reactors must be a path or a list of paths, not " + value.Repr(v)}
 				}
 				done, err := r.AddReactor(ctx, c.Text("event"), files)
 				if err != nil {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // RootsRequest is what cluster.sync_roots was asked for.
@@ -104,8 +104,8 @@ func Roots(s RootsSync) []Function {
 }
 
 // noCluster is Salt's answer on a master that is in no cluster.
-func noCluster() wire.Map {
-	return wire.Map{
+func noCluster() value.Map {
+	return value.Map{
 		{Key: "status", Value: "skipped"}, {Key: "reason", Value: "no cluster_id configured; this master is not a cluster member"},
 	}
 }
@@ -211,52 +211,52 @@ func (p *RootsPeer) result() string {
 }
 
 // rootsMap is what scripts read. The retcode is 1 when a master that could be reached has failed.
-func rootsMap(views []RootsView, synced bool) wire.Map {
-	out, retcode := wire.Map{}, int64(0)
+func rootsMap(views []RootsView, synced bool) value.Map {
+	out, retcode := value.Map{}, int64(0)
 	for _, v := range views {
-		tree := wire.Map{{Key: "head", Value: int64(v.Head)}}
+		tree := value.Map{{Key: "head", Value: int64(v.Head)}}
 		if synced {
-			tree = append(tree, wire.Map{
+			tree = append(tree, value.Map{
 				{Key: "published", Value: v.Published}, {Key: "items", Value: int64(v.Items)}, {Key: "bytes", Value: v.Bytes},
 			}...)
 		}
 		if v.Source != "" {
-			tree = append(tree, wire.Pair{Key: "source", Value: v.Source}, wire.Pair{Key: "at", Value: v.At.UTC().Format(time.RFC3339)})
+			tree = append(tree, value.Pair{Key: "source", Value: v.Source}, value.Pair{Key: "at", Value: v.At.UTC().Format(time.RFC3339)})
 		}
-		peers := wire.Map{}
+		peers := value.Map{}
 		for i := range v.Peers {
 			p := &v.Peers[i]
 			if p.result() == "failed" {
 				retcode = 1
 			}
-			one := wire.Map{{Key: "result", Value: p.result()}, {Key: "head", Value: int64(p.Head)}}
+			one := value.Map{{Key: "result", Value: p.result()}, {Key: "head", Value: int64(p.Head)}}
 			if synced {
-				one = append(one, wire.Map{
+				one = append(one, value.Map{
 					{Key: "added", Value: int64(p.Added)}, {Key: "changed", Value: int64(p.Changed)}, {Key: "deleted", Value: int64(p.Deleted)},
 					{Key: "bytes", Value: p.Bytes}, {Key: "seconds", Value: float64(int64(p.Seconds*1000)) / 1000},
 				}...)
 			} else {
-				one = append(one, wire.Pair{Key: "behind", Value: p.Behind})
+				one = append(one, value.Pair{Key: "behind", Value: p.Behind})
 			}
 			drift := []any{}
 			for _, d := range p.Drift {
-				drift = append(drift, wire.Map{{Key: "what", Value: d.What}, {Key: "item", Value: d.Item}})
+				drift = append(drift, value.Map{{Key: "what", Value: d.What}, {Key: "item", Value: d.Item}})
 			}
-			one = append(one, wire.Pair{Key: "drifted", Value: int64(p.Drifted)}, wire.Pair{Key: "drift", Value: drift})
+			one = append(one, value.Pair{Key: "drifted", Value: int64(p.Drifted)}, value.Pair{Key: "drift", Value: drift})
 			for _, l := range []struct {
 				key  string
 				list []string
 			}{{"changes", p.Changes}, {"kept_in", p.KeptIn}, {"missing_roots", p.Missing}, {"skipped", p.Skipped}} {
 				if len(l.list) > 0 {
-					one = append(one, wire.Pair{Key: l.key, Value: texts(l.list)})
+					one = append(one, value.Pair{Key: l.key, Value: texts(l.list)})
 				}
 			}
 			if p.Error != "" {
-				one = append(one, wire.Pair{Key: "error", Value: p.Error})
+				one = append(one, value.Pair{Key: "error", Value: p.Error})
 			}
-			peers = append(peers, wire.Pair{Key: p.ID, Value: one})
+			peers = append(peers, value.Pair{Key: p.ID, Value: one})
 		}
-		out = append(out, wire.Pair{Key: v.Tree, Value: append(tree, wire.Pair{Key: "peers", Value: peers})})
+		out = append(out, value.Pair{Key: v.Tree, Value: append(tree, value.Pair{Key: "peers", Value: peers})})
 	}
-	return append(out, wire.Pair{Key: "retcode", Value: retcode})
+	return append(out, value.Pair{Key: "retcode", Value: retcode})
 }

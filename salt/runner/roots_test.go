@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // fakeRoots answers as a cluster of three would.
@@ -74,11 +73,11 @@ func TestRootsFunctions(t *testing.T) {
 	}
 	r := New(RunnerClient, reg, Deps{ID: "m1", NewJID: func() string { return "1" }})
 	shown := map[string][]string{}
-	call := func(fun string, kwargs wire.Map) Result {
+	call := func(fun string, kwargs value.Map) Result {
 		clear(shown)
-		return r.Run(t.Context(), Request{Fun: fun, Kwargs: kwargs}, func(kind string, v any) { shown[kind] = append(shown[kind], pytext.Str(v)) })
+		return r.Run(t.Context(), Request{Fun: fun, Kwargs: kwargs}, func(kind string, v any) { shown[kind] = append(shown[kind], value.Str(v)) })
 	}
-	res := call("cluster.sync_roots", wire.Map{{Key: "roots", Value: "file"}, {Key: "saltenv", Value: "dev"}, {Key: "force", Value: true}})
+	res := call("cluster.sync_roots", value.Map{{Key: "roots", Value: "file"}, {Key: "saltenv", Value: "dev"}, {Key: "force", Value: true}})
 	if f.asked != (RootsRequest{Roots: "file", Saltenv: "dev", Force: true}) {
 		t.Errorf("asked for %+v", f.asked)
 	}
@@ -89,14 +88,14 @@ func TestRootsFunctions(t *testing.T) {
 	if m := shown["meter"]; len(m) != 2 || m[0] != bar || m[1] != "" {
 		t.Errorf("meter: %q", m)
 	}
-	m, _ := res.Return.(wire.Map)
+	m, _ := res.Return.(value.Map)
 	tree, _ := m.Get("file_roots")
-	peers, _ := tree.(wire.Map).Get("peers")
-	two, _ := peers.(wire.Map).Get("m2")
+	peers, _ := tree.(value.Map).Get("peers")
+	two, _ := peers.(value.Map).Get("m2")
 	if res.Retcode != 1 || res.Success { // one that could be reached has failed
 		t.Errorf("retcode %d", res.Retcode)
 	}
-	if n, _ := two.(wire.Map).Get("seconds"); n != 1.234 {
+	if n, _ := two.(value.Map).Get("seconds"); n != 1.234 {
 		t.Errorf("m2 is %v", two)
 	}
 
@@ -107,14 +106,14 @@ func TestRootsFunctions(t *testing.T) {
 
 	f.err = errors.New("sync pillar_roots: no quorum")
 	res = call("cluster.sync_roots", nil)
-	if res.Success || !strings.Contains(pytext.Str(res.Return), "no quorum") || !strings.HasPrefix(strings.Join(shown["print"], ""), "file_roots: head 7, published") {
+	if res.Success || !strings.Contains(value.Str(res.Return), "no quorum") || !strings.HasPrefix(strings.Join(shown["print"], ""), "file_roots: head 7, published") {
 		t.Errorf("what was done before is lost: %+v, %q", res, shown)
 	}
 
 	f.alone = true
 	res = call("cluster.sync_roots", nil)
-	if want := "{'status': 'skipped', 'reason': 'no cluster_id configured; this master is not a cluster member'}"; pytext.Repr(res.Return) != want || res.Retcode != 0 {
-		t.Errorf("got %s", pytext.Repr(res.Return))
+	if want := "{'status': 'skipped', 'reason': 'no cluster_id configured; this master is not a cluster member'}"; value.Repr(res.Return) != want || res.Retcode != 0 {
+		t.Errorf("got %s", value.Repr(res.Return))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -28,14 +29,14 @@ var (
 
 // events is where a call's events go. Fire sets _stamp, where the data has it or else last.
 type events interface {
-	Fire(tag string, data wire.Map)
+	Fire(tag string, data value.Map)
 }
 
 // Store keeps a finished call as a job.
 type Store interface {
 	// SaveRun records a call. load holds id, tgt, jid, fun, user and arg; ret is the data of the ret event. It returns when the record is as
 	// durable as a minion's return.
-	SaveRun(ctx context.Context, jid string, load wire.Map, id string, ret wire.Map) error
+	SaveRun(ctx context.Context, jid string, load value.Map, id string, ret value.Map) error
 }
 
 // Deps is what a Runner asks of the daemon.
@@ -55,7 +56,7 @@ type Deps struct {
 type Request struct {
 	Fun    string
 	Args   []any
-	Kwargs wire.Map
+	Kwargs value.Map
 	JID    string // "": a new one
 	User   string // "": UNKNOWN
 	// Low says that the call is low data of a reaction: whoever sends it bounds how many there are, and keywords that the function has not are
@@ -83,7 +84,7 @@ type Result struct {
 }
 
 // Output receives what a function shows while it runs. kind is "print" (v is text for standard output, to be written as it is), "warning" (the same
-// for standard error), "progress" (v is the event's data, a wire.Map), "show" (text to be printed in place of the result) or "meter" (a line for the
+// for standard error), "progress" (v is the event's data, a value.Map), "show" (text to be printed in place of the result) or "meter" (a line for the
 // terminal that the next output replaces). It is called by the goroutine that runs the function; nil drops all.
 type Output func(kind string, v any)
 
@@ -99,7 +100,7 @@ type Runner struct {
 	calls  sync.WaitGroup // of Start
 
 	mu      sync.Mutex // guards running
-	running map[string]wire.Map
+	running map[string]value.Map
 }
 
 // New makes a Runner over a registry.
@@ -120,11 +121,11 @@ func New(client Client, reg *Registry, deps Deps) *Runner {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{client: client, reg: reg, deps: deps, log: log.With("component", "runner"), running: make(map[string]wire.Map)}
+	return &Runner{client: client, reg: reg, deps: deps, log: log.With("component", "runner"), running: make(map[string]value.Map)}
 }
 
 // Docs is Registry.Docs of the runner's functions.
-func (r *Runner) Docs(prefix string) wire.Map { return r.reg.Docs(prefix) }
+func (r *Runner) Docs(prefix string) value.Map { return r.reg.Docs(prefix) }
 
 // Lookup finds a function by its full name.
 func (r *Runner) Lookup(fun string) (Function, bool) { return r.reg.Lookup(fun) }
@@ -194,11 +195,11 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 		res.Return = r.reg.Docs(req.Fun)
 		return res
 	}
-	data := wire.Map{
+	data := value.Map{
 		{Key: "fun", Value: r.client.Name + "." + req.Fun}, {Key: "jid", Value: req.JID},
 		{Key: "user", Value: req.User}, {Key: "fun_args", Value: funArgs(public)},
 	}
-	data = append(data, wire.Pair{Key: "_stamp", Value: r.deps.Stamp(r.deps.Now())})
+	data = append(data, value.Pair{Key: "_stamp", Value: r.deps.Stamp(r.deps.Now())})
 	if !r.enter(req.JID, data, req.Low) {
 		res := r.refuse(public, ErrBusy.Error())
 		res.Retcode = 1
@@ -215,9 +216,9 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 			res.Return = told.Kept
 		}
 	}
-	data = append(data.Set("_stamp", r.deps.Stamp(r.deps.Now())), wire.Pair{Key: "return", Value: kept}, wire.Pair{Key: "success", Value: res.Success})
+	data = append(data.Set("_stamp", r.deps.Stamp(r.deps.Now())), value.Pair{Key: "return", Value: kept}, value.Pair{Key: "success", Value: res.Success})
 	if raised {
-		data = append(data, wire.Pair{Key: "retcode", Value: int64(res.Retcode)})
+		data = append(data, value.Pair{Key: "retcode", Value: int64(res.Retcode)})
 	}
 	r.store(ctx, req, data)
 	r.fire(req.JID, "ret", data)
@@ -232,16 +233,16 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 		print: func(text string) { out("print", text) },
 		warn:  func(text string) { out("warning", text) },
 		show:  func(kind, text string) { out(kind, text) },
-		progress: func(data wire.Map) {
-			data = append(append(wire.Map(nil), data...), wire.Pair{Key: "_stamp", Value: r.deps.Stamp(r.deps.Now())})
+		progress: func(data value.Map) {
+			data = append(append(value.Map(nil), data...), value.Pair{Key: "_stamp", Value: r.deps.Stamp(r.deps.Now())})
 			r.fire(req.JID, "progress", data)
 			out("progress", data)
 		}}
-	var value any
+	var val any
 	b, err := bind(f, req.Args, req.Kwargs)
 	if err == nil {
 		c.bound = b
-		value, err = r.guarded(ctx, f, c)
+		val, err = r.guarded(ctx, f, c)
 	}
 	var wrong *ArgumentError
 	switch {
@@ -252,9 +253,9 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 		res.Return = fmt.Sprintf("Exception occurred in %s %s: %s", r.client.Name, req.Fun, err)
 		res.Retcode, raised = 1, true
 	default:
-		res.Return, res.Success = value, true
-		shown := value
-		if told, ok := value.(Told); ok {
+		res.Return, res.Success = val, true
+		shown := val
+		if told, ok := val.(Told); ok {
 			shown = told.Value
 		}
 		res.Retcode, res.Outputter = envelope(shown)
@@ -278,7 +279,7 @@ func (r *Runner) guarded(ctx context.Context, f Function, c *Call) (v any, err e
 
 // refuse answers a call that could not begin, with the one event that Salt fires for it.
 func (r *Runner) refuse(req Request, text string) Result {
-	r.fire(req.JID, "ret", wire.Map{
+	r.fire(req.JID, "ret", value.Map{
 		{Key: "success", Value: false}, {Key: "return", Value: text}, {Key: "retcode", Value: int64(254)},
 		{Key: "fun", Value: req.Fun}, {Key: "fun_args", Value: funArgs(req)}, {Key: "jid", Value: req.JID},
 	})
@@ -286,13 +287,13 @@ func (r *Runner) refuse(req Request, text string) Result {
 }
 
 // store keeps the call as a job. It outlives a caller that went away, so that the result of what was done can be looked up.
-func (r *Runner) store(ctx context.Context, req Request, data wire.Map) {
+func (r *Runner) store(ctx context.Context, req Request, data value.Map) {
 	if r.deps.Store == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.deps.StoreTime)
 	defer cancel()
-	load := wire.Map{
+	load := value.Map{
 		{Key: "id", Value: r.deps.ID}, {Key: "tgt", Value: r.deps.ID}, {Key: "tgt_type", Value: "list"}, {Key: "jid", Value: req.JID},
 		{Key: "fun", Value: r.client.Name + "." + req.Fun}, {Key: "user", Value: req.User}, {Key: "arg", Value: []any{}},
 	}
@@ -301,19 +302,19 @@ func (r *Runner) store(ctx context.Context, req Request, data wire.Map) {
 	}
 }
 
-func (r *Runner) fire(jid, suffix string, data wire.Map) {
+func (r *Runner) fire(jid, suffix string, data value.Map) {
 	if r.deps.Events != nil {
-		r.deps.Events.Fire(r.Tag(jid)+"/"+suffix, append(wire.Map(nil), data...))
+		r.deps.Events.Fire(r.Tag(jid)+"/"+suffix, append(value.Map(nil), data...))
 	}
 }
 
-func (r *Runner) enter(jid string, data wire.Map, bounded bool) bool {
+func (r *Runner) enter(jid string, data value.Map, bounded bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !bounded && len(r.running) >= r.deps.MaxRuns {
 		return false
 	}
-	r.running[jid] = append(wire.Map(nil), data...)
+	r.running[jid] = append(value.Map(nil), data...)
 	return true
 }
 
@@ -324,7 +325,7 @@ func (r *Runner) leave(jid string) {
 }
 
 // Running lists the calls that run on this master now, oldest first, as {fun, jid, user, fun_args, _stamp}.
-func (r *Runner) Running() []wire.Map {
+func (r *Runner) Running() []value.Map {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	jids := make([]string, 0, len(r.running))
@@ -332,7 +333,7 @@ func (r *Runner) Running() []wire.Map {
 		jids = append(jids, jid)
 	}
 	sort.Strings(jids)
-	out := make([]wire.Map, 0, len(jids))
+	out := make([]value.Map, 0, len(jids))
 	for _, jid := range jids {
 		out = append(out, r.running[jid])
 	}
@@ -350,7 +351,7 @@ func funArgs(req Request) []any {
 
 // envelope reads the fields by which a function steers its caller.
 func envelope(v any) (retcode int, outputter string) {
-	m, ok := v.(wire.Map)
+	m, ok := v.(value.Map)
 	if !ok {
 		return 0, ""
 	}

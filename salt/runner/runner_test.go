@@ -11,8 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // bus records events.
@@ -21,7 +20,7 @@ type bus struct {
 	fired []Event
 }
 
-func (b *bus) Fire(tag string, data wire.Map) {
+func (b *bus) Fire(tag string, data value.Map) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fired = append(b.fired, Event{Tag: tag, Data: data})
@@ -40,12 +39,12 @@ func (b *bus) tags() string {
 // shelf records stored calls.
 type shelf struct {
 	jid, id   string
-	load, ret wire.Map
+	load, ret value.Map
 	fired     int // events that were out when it was stored
 	bus       *bus
 }
 
-func (s *shelf) SaveRun(_ context.Context, jid string, load wire.Map, id string, ret wire.Map) error {
+func (s *shelf) SaveRun(_ context.Context, jid string, load value.Map, id string, ret value.Map) error {
 	s.jid, s.load, s.id, s.ret, s.fired = jid, load, id, ret, len(s.bus.fired)
 	return nil
 }
@@ -72,18 +71,18 @@ func TestArgumentTexts(t *testing.T) {
 	tests := []struct {
 		f      Function
 		args   []any
-		kwargs wire.Map
+		kwargs value.Map
 		want   string
 	}{
 		{one, []any{"a", "b"}, nil, "locality() takes from 0 to 1 positional arguments but 2 were given"},
-		{one, []any{"us"}, wire.Map{{Key: "locality", Value: "us"}}, "locality() got multiple values for argument 'locality'"},
+		{one, []any{"us"}, value.Map{{Key: "locality", Value: "us"}}, "locality() got multiple values for argument 'locality'"},
 		{job, nil, nil, "list_job() missing 1 required positional argument: 'jid'"},
 		{job, []any{1, 2, 3, 4, 5}, nil, "list_job() takes from 1 to 3 positional arguments but 5 were given"},
 		{none, []any{1}, nil, "none() takes 0 positional arguments but 1 was given"},
 		{two, []any{1, 2, 3}, nil, "two() takes 2 positional arguments but 3 were given"},
 		{two, nil, nil, "two() missing 2 required positional arguments: 'a' and 'b'"},
 		{three, nil, nil, "three() missing 3 required positional arguments: 'a', 'b', and 'c'"},
-		{three, nil, wire.Map{{Key: "b", Value: 1}}, "three() missing 2 required positional arguments: 'a' and 'c'"},
+		{three, nil, value.Map{{Key: "b", Value: 1}}, "three() missing 2 required positional arguments: 'a' and 'c'"},
 		{job, []any{1}, nil, ""},
 	}
 	for _, tt := range tests {
@@ -102,24 +101,24 @@ func TestArgumentTexts(t *testing.T) {
 func TestRun(t *testing.T) {
 	t.Parallel()
 	r, b, s := newRunner(t, Test())
-	res := r.Run(t.Context(), Request{Fun: "test.arg", Args: []any{int64(1)}, Kwargs: wire.Map{{Key: "a", Value: "b"}, {Key: "__x", Value: 1}}, User: "root"}, nil)
-	if got := pytext.Repr(res.Return); got != "{'args': [1], 'kwargs': {'a': 'b'}}" || !res.Success || res.Retcode != 0 {
+	res := r.Run(t.Context(), Request{Fun: "test.arg", Args: []any{int64(1)}, Kwargs: value.Map{{Key: "a", Value: "b"}, {Key: "__x", Value: 1}}, User: "root"}, nil)
+	if got := value.Repr(res.Return); got != "{'args': [1], 'kwargs': {'a': 'b'}}" || !res.Success || res.Retcode != 0 {
 		t.Errorf("result %s %+v", got, res)
 	}
 	tag := "salt/run/20261121093513244628/"
 	if got := b.tags(); got != tag+"new "+tag+"ret" {
 		t.Errorf("events %s", got)
 	}
-	if got, want := pytext.Repr(b.fired[0].Data), "{'fun': 'runner.test.arg', 'jid': '20261121093513244628', 'user': 'root', 'fun_args': [1, {'a': 'b', '__x': 1}], '_stamp': '"; !strings.HasPrefix(got, want) {
+	if got, want := value.Repr(b.fired[0].Data), "{'fun': 'runner.test.arg', 'jid': '20261121093513244628', 'user': 'root', 'fun_args': [1, {'a': 'b', '__x': 1}], '_stamp': '"; !strings.HasPrefix(got, want) {
 		t.Errorf("new event %s, want %s", got, want)
 	}
-	if got := pytext.Repr(b.fired[1].Data); !strings.HasSuffix(got, "'return': {'args': [1], 'kwargs': {'a': 'b'}}, 'success': True}") {
+	if got := value.Repr(b.fired[1].Data); !strings.HasSuffix(got, "'return': {'args': [1], 'kwargs': {'a': 'b'}}, 'success': True}") {
 		t.Errorf("ret event %s", got)
 	}
-	if s.fired != 1 || s.id != "m1" || pytext.Repr(s.ret) != pytext.Repr(b.fired[1].Data) {
+	if s.fired != 1 || s.id != "m1" || value.Repr(s.ret) != value.Repr(b.fired[1].Data) {
 		t.Errorf("stored after %d events for %s: %v", s.fired, s.id, s.ret)
 	}
-	if got, want := pytext.Repr(s.load), "{'id': 'm1', 'tgt': 'm1', 'tgt_type': 'list', 'jid': '20261121093513244628', 'fun': 'runner.test.arg', 'user': 'root', 'arg': []}"; got != want {
+	if got, want := value.Repr(s.load), "{'id': 'm1', 'tgt': 'm1', 'tgt_type': 'list', 'jid': '20261121093513244628', 'fun': 'runner.test.arg', 'user': 'root', 'arg': []}"; got != want {
 		t.Errorf("stored load %s, want %s", got, want)
 	}
 }
@@ -130,7 +129,7 @@ func TestRunFailures(t *testing.T) {
 		{Name: "x.fail", Run: func(context.Context, *Call) (any, error) { return nil, errors.New("no luck") }},
 		{Name: "x.panic", Run: func(context.Context, *Call) (any, error) { panic("oh") }},
 		{Name: "x.orch", Run: func(context.Context, *Call) (any, error) {
-			return wire.Map{{Key: "data", Value: wire.Map{}}, {Key: "outputter", Value: "highstate"}, {Key: "retcode", Value: int64(1)}}, nil
+			return value.Map{{Key: "data", Value: value.Map{}}, {Key: "outputter", Value: "highstate"}, {Key: "retcode", Value: int64(1)}}, nil
 		}},
 	}
 	tests := []struct {
@@ -143,7 +142,7 @@ func TestRunFailures(t *testing.T) {
 	}{
 		{"unknown", Request{Fun: "nosuch.fun"}, "'nosuch.fun' is not available.", false, 0, true},
 		{"no dot", Request{Fun: "nodot"}, "'nodot' is not available.", false, 0, true},
-		{"wrong keyword", Request{Fun: "test.metasyntactic", Kwargs: wire.Map{{Key: "foo", Value: "bar"}}}, "{'test.metasyntactic': '\\n    Return common", false, 0, true},
+		{"wrong keyword", Request{Fun: "test.metasyntactic", Kwargs: value.Map{{Key: "foo", Value: "bar"}}}, "{'test.metasyntactic': '\\n    Return common", false, 0, true},
 		{"wrong arguments", Request{Fun: "test.metasyntactic", Args: []any{"a", "b"}},
 			"\nPassed invalid arguments: metasyntactic() takes from 0 to 1 positional arguments but 2 were given\n\nUsage:\n\n    Return common", true, 0, false},
 		{"bad value", Request{Fun: "test.sleep", Args: []any{"long"}}, "\nPassed invalid arguments: s_time must be a number, not 'long'\n\nUsage:\n", true, 0, false},
@@ -156,11 +155,11 @@ func TestRunFailures(t *testing.T) {
 			t.Parallel()
 			r, b, _ := newRunner(t, Test(), broken)
 			res := r.Run(t.Context(), tt.req, nil)
-			if got := pytext.Str(res.Return); !strings.HasPrefix(got, tt.ret) || res.Success != tt.success || res.Retcode != tt.retcode || res.NotRun != tt.notRun {
+			if got := value.Str(res.Return); !strings.HasPrefix(got, tt.ret) || res.Success != tt.success || res.Retcode != tt.retcode || res.NotRun != tt.notRun {
 				t.Errorf("%+v", res)
 			}
 			last := b.fired[len(b.fired)-1]
-			code, told := last.Data.(wire.Map).Get("retcode") // of exceptions only, as in Salt
+			code, told := last.Data.(value.Map).Get("retcode") // of exceptions only, as in Salt
 			if !strings.HasSuffix(last.Tag, "/ret") || tt.notRun && code != int64(254) || told != (tt.notRun || strings.HasPrefix(tt.ret, "Exception")) || len(r.Running()) > 0 {
 				t.Errorf("last event %v, still running %v", last, r.Running())
 			}
@@ -173,7 +172,7 @@ func TestRunShows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b, _ := newRunner(t, Test())
 		var shown []string
-		out := func(kind string, v any) { shown = append(shown, kind+" "+pytext.Str(v)) }
+		out := func(kind string, v any) { shown = append(shown, kind+" "+value.Str(v)) }
 		res := r.Run(t.Context(), Request{Fun: "test.sleep", Args: []any{int64(3)}}, out)
 		if res.Return != true || len(shown) != 1 || shown[0] != "print 3\n" {
 			t.Errorf("shown %q, result %+v", shown, res)
@@ -251,9 +250,9 @@ func TestRegistry(t *testing.T) {
 
 type noData struct{}
 
-func (noData) Grains(context.Context, string) (wire.Map, bool, error) { return nil, false, nil }
-func (noData) Pillar(context.Context, string) (wire.Map, bool, error) { return nil, false, nil }
-func (noData) Mine(context.Context, string) (wire.Map, bool, error)   { return nil, false, nil }
+func (noData) Grains(context.Context, string) (value.Map, bool, error) { return nil, false, nil }
+func (noData) Pillar(context.Context, string) (value.Map, bool, error) { return nil, false, nil }
+func (noData) Mine(context.Context, string) (value.Map, bool, error)   { return nil, false, nil }
 
 // stream is a Watcher over a list.
 type stream struct {
@@ -273,22 +272,22 @@ func (s *stream) Watch(_ context.Context, prefix string) (<-chan Event, []string
 
 func TestStateEvent(t *testing.T) {
 	t.Parallel()
-	packed, err := wire.Pack(wire.Map{{Key: "jid", Value: "1"}, {Key: "arg", Value: []any{}}})
+	packed, err := value.Pack(value.Map{{Key: "jid", Value: "1"}, {Key: "arg", Value: []any{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	events := []Event{
-		{"salt/job/1/new", wire.Raw(packed)}, {"salt/auth", wire.Map{{Key: "result", Value: true}, {Key: "id", Value: "é"}}}, {"salt/job/1/ret/web", wire.Map{{Key: "return", Value: 1.5}}},
+		{"salt/job/1/new", value.Raw(packed)}, {"salt/auth", value.Map{{Key: "result", Value: true}, {Key: "id", Value: "é"}}}, {"salt/job/1/ret/web", value.Map{{Key: "return", Value: 1.5}}},
 	}
 	tests := []struct {
 		name   string
 		args   []any
-		kwargs wire.Map
+		kwargs value.Map
 		shown  string
 		prefix string
 	}{
-		{"all", nil, wire.Map{{Key: "count", Value: int64(3)}}, "salt/job/1/new\t{\"jid\": \"1\", \"arg\": []}\nsalt/auth\t{\"result\": true, \"id\": \"é\"}\nsalt/job/1/ret/web\t{\"return\": 1.5}\n", ""},
-		{"glob", []any{"salt/job/*"}, wire.Map{{Key: "count", Value: int64(2)}}, "salt/job/1/new\t{\"jid\": \"1\", \"arg\": []}\nsalt/job/1/ret/web\t{\"return\": 1.5}\n", "salt/job/"},
+		{"all", nil, value.Map{{Key: "count", Value: int64(3)}}, "salt/job/1/new\t{\"jid\": \"1\", \"arg\": []}\nsalt/auth\t{\"result\": true, \"id\": \"é\"}\nsalt/job/1/ret/web\t{\"return\": 1.5}\n", ""},
+		{"glob", []any{"salt/job/*"}, value.Map{{Key: "count", Value: int64(2)}}, "salt/job/1/new\t{\"jid\": \"1\", \"arg\": []}\nsalt/job/1/ret/web\t{\"return\": 1.5}\n", "salt/job/"},
 		{"one", []any{"salt/auth", int64(1)}, nil, "salt/auth\t{\"result\": true, \"id\": \"é\"}\n", "salt/auth"},
 		{"regular expression", []any{`salt/job/\d+/ret/.*`, int64(1)}, nil, "salt/job/1/ret/web\t{\"return\": 1.5}\n", ""},
 		{"pretty", []any{"salt/auth", int64(1), false, nil, true}, nil, "salt/auth\t{\n    \"id\": \"é\",\n    \"result\": true\n}\n", "salt/auth"},
@@ -326,7 +325,7 @@ func TestEventSend(t *testing.T) {
 	t.Parallel()
 	b := &bus{}
 	r, _, _ := newRunner(t, Events(b.Fire))
-	if res := r.Run(t.Context(), Request{Fun: "event.send", Args: []any{"a/b", wire.Map{{Key: "x", Value: "y"}}}}, nil); res.Return != true || b.tags() != "a/b" {
+	if res := r.Run(t.Context(), Request{Fun: "event.send", Args: []any{"a/b", value.Map{{Key: "x", Value: "y"}}}}, nil); res.Return != true || b.tags() != "a/b" {
 		t.Errorf("%+v, fired %s", res, b.tags())
 	}
 	res := r.Run(t.Context(), Request{Fun: "event.send", Args: []any{"a", "b"}}, nil)
@@ -337,8 +336,8 @@ func TestEventSend(t *testing.T) {
 
 func TestConfigGet(t *testing.T) {
 	t.Parallel()
-	options := func() wire.Map {
-		return wire.Map{{Key: "id", Value: "m1"}, {Key: "file_roots", Value: wire.Map{{Key: "base", Value: []any{"/srv", wire.Map{{Key: "k", Value: "v"}}}}}}}
+	options := func() value.Map {
+		return value.Map{{Key: "id", Value: "m1"}, {Key: "file_roots", Value: value.Map{{Key: "base", Value: []any{"/srv", value.Map{{Key: "k", Value: "v"}}}}}}}
 	}
 	r, _, _ := newRunner(t, Config(options))
 	for args, want := range map[string]string{
@@ -349,7 +348,7 @@ func TestConfigGet(t *testing.T) {
 		for _, a := range strings.Split(args, "|") {
 			list = append(list, a)
 		}
-		if res := r.Run(t.Context(), Request{Fun: "config.get", Args: list}, nil); pytext.Str(res.Return) != want {
+		if res := r.Run(t.Context(), Request{Fun: "config.get", Args: list}, nil); value.Str(res.Return) != want {
 			t.Errorf("config.get %s = %v, want %s", args, res.Return, want)
 		}
 	}
@@ -364,17 +363,17 @@ func TestClusterFunctions(t *testing.T) {
 		"'unhealthy_voters': [], 'recently_demoted': ['m2'], 'removed': ['m9'], 'level': {'cluster': 1, 'highest': 2, 'held_back_by': ['m2'], 'releases': {'1': ['m2'], '2': ['m1']}, 'skew': True}, " +
 		"'peers': {'m1': {'address': '10.0.0.1:4520', 'state': 'voter', 'version': '2', 'level': 2, 'lag': 0, 'last_contact': 0.0, 'clock': None, 'ready': True}, " +
 		"'m2': {'address': '10.0.0.2:4520', 'state': 'learner', 'version': '1', 'level': 1, 'lag': 4, 'last_contact': None, 'clock': None, 'ready': False, 'roots': 5}}}"
-	if got := pytext.Repr(res.Return); got != want || warned != "no quorum\n" {
+	if got := value.Repr(res.Return); got != want || warned != "no quorum\n" {
 		t.Errorf("members %s, want %s; warned %q", got, want, warned)
 	}
 	res = r.Run(t.Context(), Request{Fun: "cluster.ring_info"}, nil)
-	m, _ := res.Return.(wire.Map)
+	m, _ := res.Return.(value.Map)
 	var keys []any
 	for _, p := range m {
 		keys = append(keys, p.Key)
 	}
-	if !reflect.DeepEqual(keys[:4], []any{"is_clustered", "node_count", "nodes", "vnodes"}) || !strings.Contains(pytext.Repr(m), "'shares': {'m1': 0.3333, 'm2': 0.6667}") {
-		t.Errorf("ring %s", pytext.Repr(m))
+	if !reflect.DeepEqual(keys[:4], []any{"is_clustered", "node_count", "nodes", "vnodes"}) || !strings.Contains(value.Repr(m), "'shares': {'m1': 0.3333, 'm2': 0.6667}") {
+		t.Errorf("ring %s", value.Repr(m))
 	}
 }
 
@@ -382,7 +381,7 @@ type twoMasters struct{}
 
 func (twoMasters) View(context.Context) (ClusterView, error) {
 	return ClusterView{ID: "m1", MembershipIndex: 7, Leader: "m1", Term: 3, Level: 1, Supported: 2, Note: "no quorum", Demoted: []string{"m2"}, Barred: []string{"m9"}, Peers: []PeerView{
-		{ID: "m2", Addr: "10.0.0.2:4520", Version: "1", Level: 1, State: "learner", Lag: 4, LastContact: -time.Second, More: wire.Map{{Key: "roots", Value: int64(5)}}},
+		{ID: "m2", Addr: "10.0.0.2:4520", Version: "1", Level: 1, State: "learner", Lag: 4, LastContact: -time.Second, More: value.Map{{Key: "roots", Value: int64(5)}}},
 		{ID: "m1", Addr: "10.0.0.1:4520", Version: "2", Level: 2, State: "voter", Voter: true, Ready: true},
 	}}, nil
 }
@@ -393,9 +392,9 @@ func (twoMasters) Ring(context.Context) (RingView, error) {
 }
 
 // low makes a map from keys and values in turn.
-func low(kv ...any) (m wire.Map) {
+func low(kv ...any) (m value.Map) {
 	for i := 0; i < len(kv); i += 2 {
-		m = append(m, wire.Pair{Key: kv[i], Value: kv[i+1]})
+		m = append(m, value.Pair{Key: kv[i], Value: kv[i+1]})
 	}
 	return m
 }
@@ -405,7 +404,7 @@ func TestByName(t *testing.T) {
 	t.Parallel()
 	var got []string
 	f := Function{Name: "x.f", Params: []Param{Need("a"), Need("match"), Opt("b", int64(2)), Opt("c", nil)}, Run: func(_ context.Context, c *Call) (any, error) {
-		got = append(got, pytext.Str(c.Arg("a"))+pytext.Str(c.Arg("match"))+pytext.Str(c.Arg("b"))+pytext.Str(c.Arg("c")))
+		got = append(got, value.Str(c.Arg("a"))+value.Str(c.Arg("match"))+value.Str(c.Arg("b"))+value.Str(c.Arg("c")))
 		return nil, nil
 	}}
 	open := f
@@ -413,7 +412,7 @@ func TestByName(t *testing.T) {
 	open.Run = func(_ context.Context, c *Call) (any, error) { return c.Kwargs(), nil }
 	for _, tt := range []struct {
 		fun     string
-		low     wire.Map
+		low     value.Map
 		args    string // fun_args of the last event
 		want    string // what the function saw
 		refused string
@@ -428,8 +427,8 @@ func TestByName(t *testing.T) {
 		got = nil
 		r, b, _ := newRunner(t, []Function{f, open})
 		res := r.Run(t.Context(), Request{Fun: tt.fun, Kwargs: tt.low, ByName: true}, nil)
-		last, _ := b.fired[len(b.fired)-1].Data.(wire.Map).Get("fun_args")
-		if text := pytext.Str(last); text != tt.args || strings.Join(got, ",") != tt.want || res.Refused != tt.refused {
+		last, _ := b.fired[len(b.fired)-1].Data.(value.Map).Get("fun_args")
+		if text := value.Str(last); text != tt.args || strings.Join(got, ",") != tt.want || res.Refused != tt.refused {
 			t.Errorf("%s %v: events have %s, the function saw %q, refused %q", tt.fun, tt.low, text, got, res.Refused)
 		}
 	}
@@ -441,7 +440,7 @@ func TestShown(t *testing.T) {
 	r, _, _ := newRunner(t, []Function{{Name: "x.tell", Params: []Param{Need("who"), Secret("word")}, Run: func(context.Context, *Call) (any, error) {
 		return Told{Value: "the secret", Kept: "a secret"}, nil
 	}}})
-	req := Request{Fun: "x.tell", Kwargs: wire.Map{{Key: "who", Value: "me"}, {Key: "word", Value: "hidden"}}}
+	req := Request{Fun: "x.tell", Kwargs: value.Map{{Key: "who", Value: "me"}, {Key: "word", Value: "hidden"}}}
 	if res := r.Run(t.Context(), req, nil); res.Return != "the secret" {
 		t.Errorf("the caller sees %v", res.Return)
 	}
@@ -453,7 +452,7 @@ func TestShown(t *testing.T) {
 	if word, _ := shown.Kwargs.Get("word"); err != nil || word != redacted {
 		t.Errorf("%+v, %v", shown, err)
 	}
-	if _, err := r.Check(Request{Fun: "x.tell", Kwargs: wire.Map{{Key: "nosuch", Value: 1}}}); err == nil || err.Error() != "The following keyword argument is not valid: nosuch=[redacted]" {
+	if _, err := r.Check(Request{Fun: "x.tell", Kwargs: value.Map{{Key: "nosuch", Value: 1}}}); err == nil || err.Error() != "The following keyword argument is not valid: nosuch=[redacted]" {
 		t.Error(err)
 	}
 	if _, err := r.Check(Request{Fun: "x.nosuch"}); err == nil || err.Error() != "'x.nosuch' is not available." {

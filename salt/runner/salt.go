@@ -4,8 +4,7 @@ import (
 	"context"
 	"sort"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Salt is the family salt: execution functions on minions.
@@ -20,11 +19,11 @@ func Salt(minions Asker) []Function {
 			if err != nil {
 				return nil, err
 			}
-			args, ok := pytext.Plain(c.Arg("arg")).([]any)
+			args, ok := value.Plain(c.Arg("arg")).([]any)
 			if !ok && c.Given("arg") {
 				args = []any{c.Arg("arg")}
 			}
-			kwargs, _ := pytext.Plain(c.Arg("kwarg")).(wire.Map)
+			kwargs, _ := value.Plain(c.Arg("kwarg")).(value.Map)
 			answers, err := minions.Ask(ctx, Ask{Tgt: c.Arg("tgt"), TgtType: c.Text("tgt_type"), Fun: c.Text("fun"), Args: args, Kwargs: kwargs,
 				Ret: c.Text("ret"), JID: c.Text("jid"), User: c.User, Timeout: timeout})
 			if err != nil {
@@ -38,9 +37,9 @@ func Salt(minions Asker) []Function {
 				ids = append(ids, id)
 			}
 			sort.Strings(ids)
-			ret := wire.Map{}
+			ret := value.Map{}
 			for _, id := range ids {
-				ret = append(ret, wire.Pair{Key: id, Value: answers.Returned[id].Return})
+				ret = append(ret, value.Pair{Key: id, Value: answers.Returned[id].Return})
 			}
 			return ret, nil
 		},

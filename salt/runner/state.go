@@ -7,14 +7,13 @@ import (
 	"regexp"
 
 	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Event is one event of the bus.
 type Event struct {
 	Tag  string
-	Data any // wire.Map, or wire.Raw of one
+	Data any // value.Map, or wire.Raw of one
 }
 
 // Watcher opens a stream of the events of the whole cluster.
@@ -43,9 +42,9 @@ func watchEvents(ctx context.Context, c *Call, watch Watcher) (any, error) {
 		return nil, err
 	}
 	count, match := int64(n), tagMatcher(c.Text("tagmatch"))
-	style := pytext.JSONStyle{Indent: -1}
+	style := value.JSONStyle{Indent: -1}
 	if c.True("pretty") {
-		style = pytext.JSONStyle{Indent: 4, SortKeys: true}
+		style = value.JSONStyle{Indent: 4, SortKeys: true}
 	}
 	events, unconfirmed, err := watch.Watch(ctx, globPrefix(c.Text("tagmatch")))
 	if err != nil {
@@ -79,12 +78,12 @@ func watchEvents(ctx context.Context, c *Call, watch Watcher) (any, error) {
 }
 
 // eventLine is the form that scripts split at the tab.
-func eventLine(e Event, style pytext.JSONStyle) string {
-	text, err := pytext.JSON(e.Data, style)
+func eventLine(e Event, style value.JSONStyle) string {
+	text, err := value.JSON(e.Data, style)
 	if err != nil { // keys of several types can't be sorted; the data is worth more than the order
 		style.SortKeys = false
-		if text, err = pytext.JSON(e.Data, style); err != nil {
-			text = pytext.Repr(e.Data)
+		if text, err = value.JSON(e.Data, style); err != nil {
+			text = value.Repr(e.Data)
 		}
 	}
 	return e.Tag + "\t" + text
@@ -116,20 +115,20 @@ func globPrefix(expr string) string {
 }
 
 // Events is the family event. fire sends an event to the bus of the cluster.
-func Events(fire func(tag string, data wire.Map)) []Function {
+func Events(fire func(tag string, data value.Map)) []Function {
 	return []Function{{
 		Name: "event.send", Params: []Param{Need("tag"), Opt("data", nil)},
 		Doc: "Fire an event.\n\ntag\n    As it is to be; nothing is put before it.\n\ndata\n    A map.\n\nExample:\n\n    salt-run event.send my/custom/event '{\"foo\": \"bar\"}'",
 		Run: func(_ context.Context, c *Call) (any, error) {
-			data := wire.Map{}
+			data := value.Map{}
 			if c.True("data") {
-				m, ok := pytext.Plain(c.Arg("data")).(wire.Map)
+				m, ok := value.Plain(c.Arg("data")).(value.Map)
 				if !ok {
-					return nil, fmt.Errorf("Dict object expected, not '%s'.", pytext.Str(c.Arg("data"))) //nolint:staticcheck // Salt's text
+					return nil, fmt.Errorf("Dict object expected, not '%s'.", value.Str(c.Arg("data"))) //nolint:staticcheck // Salt's text
 				}
 				data = m
 			}
-			fire(c.Text("tag"), append(wire.Map(nil), data...))
+			fire(c.Text("tag"), append(value.Map(nil), data...))
 			return true, nil
 		},
 	}}

@@ -6,8 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Test is the family test: functions to try the runner with.
@@ -17,19 +16,19 @@ func Test() []Function {
 			Name: "test.arg", VarArgs: true, VarKwargs: true,
 			Doc: "Return the arguments; keywords that begin with two underscores are left out.\n\nExample:\n\n    salt-run test.arg foo bar=baz",
 			Run: func(_ context.Context, c *Call) (any, error) {
-				kwargs := wire.Map{}
+				kwargs := value.Map{}
 				for _, p := range c.Kwargs() {
 					if name, _ := p.Key.(string); !strings.HasPrefix(name, "__") {
 						kwargs = append(kwargs, p)
 					}
 				}
-				return wire.Map{{Key: "args", Value: append([]any{}, c.Rest()...)}, {Key: "kwargs", Value: kwargs}}, nil
+				return value.Map{{Key: "args", Value: append([]any{}, c.Rest()...)}, {Key: "kwargs", Value: kwargs}}, nil
 			},
 		},
 		{
 			Name: "test.raw_arg", VarArgs: true, VarKwargs: true, Doc: "Return all arguments.\n\nExample:\n\n    salt-run test.raw_arg foo __bar=baz",
 			Run: func(_ context.Context, c *Call) (any, error) {
-				return wire.Map{{Key: "args", Value: append([]any{}, c.Rest()...)}, {Key: "kwargs", Value: append(wire.Map{}, c.Kwargs()...)}}, nil
+				return value.Map{{Key: "args", Value: append([]any{}, c.Rest()...)}, {Key: "kwargs", Value: append(value.Map{}, c.Kwargs()...)}}, nil
 			},
 		},
 		{
@@ -60,7 +59,7 @@ func Test() []Function {
 				if err != nil {
 					return nil, err
 				}
-				c.Print(pytext.Str(c.Arg("s_time")))
+				c.Print(value.Str(c.Arg("s_time")))
 				return true, pause(ctx, d)
 			},
 		},
@@ -68,7 +67,7 @@ func Test() []Function {
 			Name: "test.stream", Doc: "Fire 99 progress events in ten seconds, then return True.\n\nExample:\n\n    salt-run test.stream",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				for i := 1; i < 100; i++ {
-					c.Progress(wire.Map{{Key: "message", Value: fmt.Sprintf("Runner is %d%% done", i)}})
+					c.Progress(value.Map{{Key: "message", Value: fmt.Sprintf("Runner is %d%% done", i)}})
 					if err := pause(ctx, 100*time.Millisecond); err != nil {
 						return nil, err
 					}

@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Entry is one entry of the option schedule.
@@ -18,8 +17,8 @@ type Entry struct {
 	Name     string
 	Function string
 	Args     []any
-	Kwargs   wire.Map
-	Metadata wire.Map // nil for none
+	Kwargs   value.Map
+	Metadata value.Map // nil for none
 
 	Enabled    bool
 	ReturnJob  bool
@@ -64,18 +63,18 @@ type globals struct {
 }
 
 // Read reads the option schedule. Entries that are wrong are left out, each with its problem.
-func Read(option wire.Map) (entries []*Entry, problems []Problem) {
+func Read(option value.Map) (entries []*Entry, problems []Problem) {
 	g := globals{enabled: true}
 	for _, p := range option {
 		switch p.Key {
 		case "enabled":
-			g.enabled = pytext.Truth(p.Value)
+			g.enabled = value.Truth(p.Value)
 		case "splay":
 			g.splay = p.Value
 		case "skip_during_range":
 			g.skip = p.Value
 		case "skip_function":
-			g.skipFun = pytext.Str(p.Value)
+			g.skipFun = value.Str(p.Value)
 		}
 	}
 	for _, p := range option {
@@ -83,10 +82,10 @@ func Read(option wire.Map) (entries []*Entry, problems []Problem) {
 		case "enabled", "splay", "skip_during_range", "skip_function":
 			continue
 		}
-		name := pytext.Str(p.Key)
-		m, ok := p.Value.(wire.Map)
+		name := value.Str(p.Key)
+		m, ok := p.Value.(value.Map)
 		if !ok {
-			problems = append(problems, Problem{Name: name, Text: "it is " + pytext.Repr(p.Value) + "; write a map with function and a time"})
+			problems = append(problems, Problem{Name: name, Text: "it is " + value.Repr(p.Value) + "; write a map with function and a time"})
 			continue
 		}
 		e, notes, err := g.entry(name, m)
@@ -111,19 +110,19 @@ var elements = []struct {
 // maxInterval bounds an interval: ten years.
 const maxInterval = 10 * 366 * 24 * time.Hour
 
-func (g globals) entry(name string, m wire.Map) (e *Entry, notes []string, err error) {
+func (g globals) entry(name string, m value.Map) (e *Entry, notes []string, err error) {
 	e = &Entry{Name: name, Enabled: g.enabled, ReturnJob: true, JIDInclude: true, MaxRunning: 1, instead: g.skipFun}
 	if text := m.String("name"); text != "" {
 		e.Name = text
 	}
-	packed, err := wire.Pack(wire.Map{{Key: "entry", Value: m}, {Key: "splay", Value: g.splay}})
+	packed, err := value.Pack(value.Map{{Key: "entry", Value: m}, {Key: "splay", Value: g.splay}})
 	if err != nil {
 		return nil, nil, fmt.Errorf("it can't be kept: %w", err)
 	}
 	e.hash = sha256.Sum256(packed)
 	for _, key := range []string{"function", "func", "fun"} {
 		if v, ok := m.Get(key); ok {
-			e.Function = pytext.Str(v)
+			e.Function = value.Str(v)
 			break
 		}
 	}
@@ -146,11 +145,11 @@ func (g globals) entry(name string, m wire.Map) (e *Entry, notes []string, err e
 }
 
 // flags reads what turns things on and off.
-func (e *Entry) flags(m wire.Map) (notes []string) {
+func (e *Entry) flags(m value.Map) (notes []string) {
 	truth := func(key string, to *bool) bool {
 		v, ok := m.Get(key)
 		if ok {
-			*to = pytext.Truth(v)
+			*to = value.Truth(v)
 		}
 		return ok
 	}
@@ -167,13 +166,13 @@ func (e *Entry) flags(m wire.Map) (notes []string) {
 	if v, ok := m.Get("maxrunning"); ok {
 		n, err := integer(v)
 		if err != nil || n < 1 {
-			notes = append(notes, "maxrunning is "+pytext.Repr(v)+"; write a number from 1 on, it is 1 until then")
+			notes = append(notes, "maxrunning is "+value.Repr(v)+"; write a number from 1 on, it is 1 until then")
 			n = 1
 		}
 		e.MaxRunning = int(min(n, maxRuns))
 	}
 	if v, ok := m.Get("metadata"); ok {
-		if e.Metadata, ok = v.(wire.Map); !ok {
+		if e.Metadata, ok = v.(value.Map); !ok {
 			notes = append(notes, "The metadata parameter must be specified as a dictionary.  Ignoring.")
 		}
 	}
@@ -186,18 +185,18 @@ func (e *Entry) flags(m wire.Map) (notes []string) {
 }
 
 // arguments reads what the function is called with.
-func (e *Entry) arguments(m wire.Map) error {
+func (e *Entry) arguments(m value.Map) error {
 	if v, _ := m.Get("args"); v != nil {
 		list, ok := v.([]any)
 		if !ok {
-			return fmt.Errorf("args is %s; write a list", pytext.Repr(v))
+			return fmt.Errorf("args is %s; write a list", value.Repr(v))
 		}
 		e.Args = list
 	}
 	if v, _ := m.Get("kwargs"); v != nil {
-		kwargs, ok := v.(wire.Map)
+		kwargs, ok := v.(value.Map)
 		if !ok {
-			return fmt.Errorf("kwargs is %s; write a map", pytext.Repr(v))
+			return fmt.Errorf("kwargs is %s; write a map", value.Repr(v))
 		}
 		e.Kwargs = kwargs
 	}
@@ -205,7 +204,7 @@ func (e *Entry) arguments(m wire.Map) error {
 }
 
 // times reads when the entry is due: by one of an interval, once, when and cron.
-func (e *Entry) times(m wire.Map) error {
+func (e *Entry) times(m value.Map) error {
 	var kinds []string
 	var seconds int64
 	for _, el := range elements {
@@ -215,7 +214,7 @@ func (e *Entry) times(m wire.Map) error {
 		}
 		n, err := integer(v)
 		if err != nil {
-			return fmt.Errorf("%s is %s; write a number", el.name, pytext.Repr(v))
+			return fmt.Errorf("%s is %s; write a number", el.name, value.Repr(v))
 		}
 		if n < 0 || n > int64(maxInterval/time.Second)/el.seconds {
 			return fmt.Errorf("%s is %d; write a number from 0 on that is no more than ten years", el.name, n)
@@ -241,7 +240,7 @@ func (e *Entry) times(m wire.Map) error {
 	}
 	e.RunOnStart = interval
 	if v, ok := m.Get("run_on_start"); ok {
-		e.RunOnStart = pytext.Truth(v)
+		e.RunOnStart = value.Truth(v)
 	}
 	if interval {
 		if seconds == 0 {
@@ -254,11 +253,11 @@ func (e *Entry) times(m wire.Map) error {
 }
 
 // moments reads cron, once and when.
-func (e *Entry) moments(m wire.Map) (err error) {
+func (e *Entry) moments(m value.Map) (err error) {
 	if v, ok := m.Get("cron"); ok {
-		c, err := parseCron(pytext.Str(v))
+		c, err := parseCron(value.Str(v))
 		if err != nil {
-			return fmt.Errorf("Invalid cron string. Ignoring job %s; %s: %w", e.Name, pytext.Repr(v), err) //nolint:staticcheck // Salt's text
+			return fmt.Errorf("Invalid cron string. Ignoring job %s; %s: %w", e.Name, value.Repr(v), err) //nolint:staticcheck // Salt's text
 		}
 		e.cron = &c
 	}
@@ -267,8 +266,8 @@ func (e *Entry) moments(m wire.Map) (err error) {
 		if f := m.String("once_fmt"); f != "" {
 			form = f
 		}
-		if e.once, err = strptime(pytext.Str(v), form); err != nil {
-			return fmt.Errorf("Date string could not be parsed: %s, %s. Ignoring job %s; %w", pytext.Str(v), form, e.Name, err) //nolint:staticcheck // Salt's text
+		if e.once, err = strptime(value.Str(v), form); err != nil {
+			return fmt.Errorf("Date string could not be parsed: %s, %s. Ignoring job %s; %w", value.Str(v), form, e.Name, err) //nolint:staticcheck // Salt's text
 		}
 	}
 	if v, ok := m.Get("when"); ok {
@@ -290,7 +289,7 @@ func (e *Entry) moments(m wire.Map) (err error) {
 func (e *Entry) moment(key string, v any) (*when, error) {
 	text, ok := v.(string)
 	if !ok {
-		return nil, fmt.Errorf("Invalid date string %s for %s. Ignoring job %s; write it in quotes", pytext.Str(v), key, e.Name) //nolint:staticcheck // Salt's text
+		return nil, fmt.Errorf("Invalid date string %s for %s. Ignoring job %s; write it in quotes", value.Str(v), key, e.Name) //nolint:staticcheck // Salt's text
 	}
 	w, err := parseWhen(text)
 	if err != nil {
@@ -300,7 +299,7 @@ func (e *Entry) moment(key string, v any) (*when, error) {
 }
 
 // spans reads what holds runs back: splay, range, skip_during_range, until, after.
-func (e *Entry) spans(m wire.Map, g globals) (err error) {
+func (e *Entry) spans(m value.Map, g globals) (err error) {
 	if v, ok := m.Get("splay"); ok || g.splay != nil {
 		if !ok {
 			v = g.splay
@@ -313,14 +312,14 @@ func (e *Entry) spans(m wire.Map, g globals) (err error) {
 		if e.within, err = e.span("range", v); err != nil {
 			return err
 		}
-		inverted, _ := v.(wire.Map).Get("invert")
-		e.invert = pytext.Truth(inverted)
+		inverted, _ := v.(value.Map).Get("invert")
+		e.invert = value.Truth(inverted)
 	}
 	skip, ok := m.Get("skip_during_range")
 	if !ok {
 		skip = g.skip
 	}
-	if pytext.Truth(skip) {
+	if value.Truth(skip) {
 		if e.skip, err = e.span("skip_during_range", skip); err != nil {
 			return err
 		}
@@ -337,30 +336,30 @@ func (e *Entry) spans(m wire.Map, g globals) (err error) {
 }
 
 func (e *Entry) readSplay(v any) error {
-	if !pytext.Truth(v) {
+	if !value.Truth(v) {
 		return nil
 	}
-	if m, ok := v.(wire.Map); ok {
+	if m, ok := v.(value.Map); ok {
 		from, _ := m.Get("start")
 		to, _ := m.Get("end")
 		a, err1 := integer(from)
 		b, err2 := integer(to)
 		if err1 != nil || err2 != nil || a < 0 || b < a || b > int64(maxInterval/time.Second) {
-			return fmt.Errorf("splay is %s; write start and end in seconds, end no smaller than start", pytext.Repr(v))
+			return fmt.Errorf("splay is %s; write start and end in seconds, end no smaller than start", value.Repr(v))
 		}
 		e.splay = &splay{a, b}
 		return nil
 	}
 	n, err := integer(v)
 	if err != nil || n < 1 || n > int64(maxInterval/time.Second) {
-		return fmt.Errorf("splay is %s; write seconds from 1 on, or start and end", pytext.Repr(v))
+		return fmt.Errorf("splay is %s; write seconds from 1 on, or start and end", value.Repr(v))
 	}
 	e.splay = &splay{1, n}
 	return nil
 }
 
 func (e *Entry) span(key string, v any) (*span, error) {
-	m, ok := v.(wire.Map)
+	m, ok := v.(value.Map)
 	if !ok {
 		return nil, fmt.Errorf("schedule.handle_func: Invalid, %s must be specified as a dictionary. Ignoring job %s", key, e.Name)
 	}
@@ -399,5 +398,5 @@ func integer(v any) (int64, error) {
 	case string:
 		return strconv.ParseInt(strings.TrimSpace(n), 10, 64)
 	}
-	return 0, fmt.Errorf("%s is no number", pytext.Repr(v))
+	return 0, fmt.Errorf("%s is no number", value.Repr(v))
 }

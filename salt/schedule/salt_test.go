@@ -17,7 +17,7 @@ import (
 	"clustermaster/cluster/fsm"
 	"clustermaster/internal/answers"
 	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 var update = flag.Bool("update", false, "ask Salt for testdata/runs.json again")
@@ -30,7 +30,7 @@ type saltsAnswers struct {
 
 const form = "2006-01-02 15:04:05"
 
-func load(t testing.TB, path string) wire.Map {
+func load(t testing.TB, path string) value.Map {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -40,7 +40,7 @@ func load(t testing.TB, path string) wire.Map {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, _ := yaml11.ToWire(v).(wire.Map)
+	m, _ := v.(value.Map)
 	return m
 }
 
@@ -112,7 +112,7 @@ var differences = map[string]struct {
 }
 
 // simulate makes steps as the leader does, on the case's clock.
-func simulate(t *testing.T, c wire.Map) (runs []string) {
+func simulate(t *testing.T, c value.Map) (runs []string) {
 	t.Helper()
 	number := func(key string, other int64) time.Duration {
 		if v, ok := c.Get(key); ok {
@@ -125,7 +125,7 @@ func simulate(t *testing.T, c wire.Map) (runs []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	option, _ := yaml11.ToWire(v).(wire.Map)
+	option, _ := v.(value.Map)
 	entries, _ := Read(option)
 	start, err := time.Parse(form, c.String("start"))
 	if err != nil {
@@ -157,7 +157,7 @@ func TestRuns(t *testing.T) {
 		t.Fatalf("%d cases", len(cases))
 	}
 	for _, c := range cases {
-		c, _ := c.(wire.Map)
+		c, _ := c.(value.Map)
 		name := c.String("name")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

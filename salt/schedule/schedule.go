@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"clustermaster/cluster/fsm"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 const (
@@ -57,9 +57,9 @@ type Outcome struct {
 type Deps struct {
 	Cluster Cluster
 	// Run runs a runner function without the events of salt-run, and returns when it has ended.
-	Run func(ctx context.Context, jid, fun string, args []any, kwargs wire.Map) Outcome
+	Run func(ctx context.Context, jid, fun string, args []any, kwargs value.Map) Outcome
 	// Fire fires an event.
-	Fire   func(tag string, data wire.Map)
+	Fire   func(tag string, data value.Map)
 	NewJID func() string
 	Now    func() time.Time // nil: time.Now
 }
@@ -302,7 +302,7 @@ func (s *Schedule) perform(ctx context.Context, e *Entry, fun, jid string) {
 	if e.Kwargs != nil {
 		args = append(args, e.Kwargs)
 	}
-	ret := wire.Map{
+	ret := value.Map{
 		{Key: "cmd", Value: "_return"}, {Key: "id", Value: s.opts.ID}, {Key: "fun", Value: fun}, {Key: "fun_args", Value: args},
 		{Key: "schedule", Value: e.Name}, {Key: "jid", Value: "req"},
 	}
@@ -310,7 +310,7 @@ func (s *Schedule) perform(ctx context.Context, e *Entry, fun, jid string) {
 		ret = ret.Set("jid", "nocache")
 	}
 	if e.Metadata != nil {
-		ret = append(ret, wire.Pair{Key: "metadata", Value: s.stamped(e.Metadata)})
+		ret = append(ret, value.Pair{Key: "metadata", Value: s.stamped(e.Metadata)})
 	}
 	out := s.deps.Run(ctx, jid, fun, e.Args, e.Kwargs)
 	outcome := "done"
@@ -322,20 +322,20 @@ func (s *Schedule) perform(ctx context.Context, e *Entry, fun, jid string) {
 	if e.ReturnJob {
 		s.deps.Fire("__schedule_return", append(
 			ret,
-			wire.Pair{Key: "pid", Value: int64(os.Getpid())}, wire.Pair{Key: "return", Value: out.Return},
-			wire.Pair{Key: "retcode", Value: int64(out.Retcode)}, wire.Pair{Key: "success", Value: out.Err == nil},
+			value.Pair{Key: "pid", Value: int64(os.Getpid())}, value.Pair{Key: "return", Value: out.Return},
+			value.Pair{Key: "retcode", Value: int64(out.Retcode)}, value.Pair{Key: "success", Value: out.Err == nil},
 		))
 	}
 }
 
 // stamped adds the times that Salt adds to an entry's metadata.
-func (s *Schedule) stamped(metadata wire.Map) wire.Map {
+func (s *Schedule) stamped(metadata value.Map) value.Map {
 	now := s.deps.Now()
 	utc := now.UTC()
 	return append(
-		append(wire.Map{}, metadata...),
-		wire.Pair{Key: "_TOS", Value: "0000"}, // the zone is a minion's to tell
-		wire.Pair{Key: "_TS", Value: now.Format("Mon Jan _2 15:04:05 2006")},
-		wire.Pair{Key: "_TT", Value: utc.Format("2006 January 02 Mon 15 01")},
+		append(value.Map{}, metadata...),
+		value.Pair{Key: "_TOS", Value: "0000"}, // the zone is a minion's to tell
+		value.Pair{Key: "_TS", Value: now.Format("Mon Jan _2 15:04:05 2006")},
+		value.Pair{Key: "_TT", Value: utc.Format("2006 January 02 Mon 15 01")},
 	)
 }

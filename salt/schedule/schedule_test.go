@@ -13,7 +13,7 @@ import (
 
 	"clustermaster/cluster/fsm"
 	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // masters share one state, as Raft has it; each may believe to lead, and may be cut off.
@@ -23,7 +23,7 @@ type masters struct {
 
 	mu    sync.Mutex // guards what follows, and Apply
 	runs  []string   // TIME NAME NODE
-	fired []wire.Map
+	fired []value.Map
 	going map[string]chan struct{} // of runs that wait
 	block bool                     // runs wait
 	down  map[string]bool
@@ -100,7 +100,7 @@ func (m *masters) start(ctx context.Context, node, option string, alone bool) *o
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	opts, _ := yaml11.ToWire(v).(wire.Map)
+	opts, _ := v.(value.Map)
 	entries, problems := Read(opts)
 	if len(problems) > 0 {
 		m.t.Fatal(problems)
@@ -109,7 +109,7 @@ func (m *masters) start(ctx context.Context, node, option string, alone bool) *o
 	n := 0
 	s := New(Deps{
 		Cluster: o, NewJID: func() string { n++; return fmt.Sprintf("%s-%d", node, n) },
-		Run: func(ctx context.Context, jid, fun string, _ []any, _ wire.Map) Outcome {
+		Run: func(ctx context.Context, jid, fun string, _ []any, _ value.Map) Outcome {
 			m.mu.Lock()
 			m.runs = append(m.runs, time.Now().UTC().Format("15:04:05 ")+node)
 			hold := make(chan struct{})
@@ -129,7 +129,7 @@ func (m *masters) start(ctx context.Context, node, option string, alone bool) *o
 			}
 			return out
 		},
-		Fire: func(tag string, data wire.Map) {
+		Fire: func(tag string, data value.Map) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			if tag != "__schedule_return" {
@@ -334,7 +334,7 @@ func TestReturnEvent(t *testing.T) {
 				t.Errorf("keys of %s: %s", e.String("schedule"), keys)
 			}
 			if v, ok := e.Get("metadata"); ok {
-				meta, _ := v.(wire.Map)
+				meta, _ := v.(value.Map)
 				if meta.String("x") != "y" || meta.String("_TOS") != "0000" || meta.String("_TS") != time.Unix(946684801, 0).Format(time.ANSIC) || meta.String("_TT") != "2000 January 01 Sat 00 01" {
 					t.Errorf("metadata %v", meta)
 				}
@@ -380,7 +380,7 @@ func TestProblems(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		option, _ := yaml11.ToWire(v).(wire.Map)
+		option, _ := v.(value.Map)
 		_, problems := Read(option)
 		if len(problems) != 1 || problems[0].Name != "j" || !strings.HasPrefix(problems[0].Text, tt.want) {
 			t.Errorf("%s:\ngot  %v\nwant %s", tt.option, problems, tt.want)

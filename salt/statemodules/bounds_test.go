@@ -15,7 +15,7 @@ import (
 	"clustermaster/salt/gather"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func lookup(t *testing.T, d Deps, fun string) orchestrate.Function {
@@ -27,10 +27,10 @@ func lookup(t *testing.T, d Deps, fun string) orchestrate.Function {
 	return f
 }
 
-func args(pairs ...any) wire.Map {
-	m := wire.Map{}
+func args(pairs ...any) value.Map {
+	m := value.Map{}
 	for i := 0; i < len(pairs); i += 2 {
-		m = append(m, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+		m = append(m, value.Pair{Key: pairs[i], Value: pairs[i+1]})
 	}
 	return m
 }
@@ -49,7 +49,7 @@ func TestCancellation(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		fun  string
-		args wire.Map
+		args value.Map
 	}{
 		{"salt.state", args("name", "s", "tgt", "web-*", "sls", "a", "timeout", int64(1000))},
 		{"salt.function", args("name", "test.ping", "tgt", "web-*", "timeout", int64(1000))},
@@ -85,8 +85,8 @@ type refusing struct{}
 
 func (refusing) Has(string) bool                       { return true }
 func (refusing) Params(string) ([]modules.Param, bool) { return nil, true }
-func (refusing) Call(context.Context, modules.Minion, string, []any, wire.Map) (any, error) {
-	return wire.Map{{Key: "error", Value: "no"}}, nil
+func (refusing) Call(context.Context, modules.Minion, string, []any, value.Map) (any, error) {
+	return value.Map{{Key: "error", Value: "no"}}, nil
 }
 
 // TestCommandsEnd: a command ends with the context, what it started too.
@@ -117,9 +117,9 @@ func TestBounds(t *testing.T) {
 	p := &prepared{}
 	d := p.deps()
 	d.Modules = modules.New(modules.Deps{})
-	many := wire.Map{}
+	many := value.Map{}
 	for i := range maxParallelRunners + 1 {
-		many = append(many, wire.Pair{Key: fmt.Sprint("r", i), Value: nil})
+		many = append(many, value.Pair{Key: fmt.Sprint("r", i), Value: nil})
 	}
 	ret, err := call(t.Context(), lookup(t, d, "salt.parallel_runners"), orchestrate.Call{}, args("name", "p", "runners", many))
 	if err != nil || !strings.Contains(ret.String("comment"), "too many") {

@@ -8,10 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // commandStates is the module cmd (salt/states/cmd.py): commands on the master's machine, run by the master's user, with the bounds in time and output
@@ -51,14 +50,14 @@ var passedOn = []string{
 	"stdin", "umask", "clean_env", "rstrip", "ignore_retcode", "reset_system_locale", "group",
 }
 
-func (c commander) run(ctx context.Context, s orchestrate.Call) (wire.Map, error) {
+func (c commander) run(ctx context.Context, s orchestrate.Call) (value.Map, error) {
 	name, stateful, tried := tryName(s)
 	ret := orchestrate.Return(s.Name, nil, false, "")
 	if env := s.Arg("env"); !isEnv(env) {
 		return ret.Set("comment", "Invalidly-formatted 'env' parameter. See documentation."), nil
 	}
 	if s.Test && !tried {
-		ret = orchestrate.Return(name, wire.Map{{Key: "cmd", Value: name}}, nil, fmt.Sprintf("Command \"%s\" would have been executed", name))
+		ret = orchestrate.Return(name, value.Map{{Key: "cmd", Value: name}}, nil, fmt.Sprintf("Command \"%s\" would have been executed", name))
 		return reinterpreted(ret, stateful)
 	}
 	if refusal := unable(s); refusal != "" {
@@ -73,27 +72,27 @@ func (c commander) run(ctx context.Context, s orchestrate.Call) (wire.Map, error
 	}
 	code, _ := done.Get("retcode")
 	result := code == int64(0)
-	if pytext.Truth(s.Arg("ignore_timeout")) && code == int64(1) && strings.Contains(done.String("stdout"), "Timed out after") {
+	if value.Truth(s.Arg("ignore_timeout")) && code == int64(1) && strings.Contains(done.String("stdout"), "Timed out after") {
 		done, result = done.Set("retcode", int64(0)), true
 	}
 	return c.ended(s, orchestrate.Return(s.Name, done, result, fmt.Sprintf("Command \"%s\" run", name)), stateful, code)
 }
 
 // script runs a file of file_roots.
-func (c commander) script(ctx context.Context, s orchestrate.Call) (wire.Map, error) {
+func (c commander) script(ctx context.Context, s orchestrate.Call) (value.Map, error) {
 	name, stateful, tried := tryName(s)
 	ret := orchestrate.Return(name, nil, false, "")
 	if env := s.Arg("env"); !isEnv(env) {
 		return ret.Set("comment", "Invalidly-formatted 'env' parameter. See documentation."), nil
 	}
-	vars := wire.Map{}
+	vars := value.Map{}
 	for _, key := range []string{"defaults", "context"} {
-		m, ok := s.Arg(key).(wire.Map)
-		if !ok && pytext.Truth(s.Arg(key)) {
+		m, ok := s.Arg(key).(value.Map)
+		if !ok && value.Truth(s.Arg(key)) {
 			return ret.Set("comment", fmt.Sprintf("Invalidly-formatted '%s' parameter. Must be formed as a dict.", key)), nil
 		}
 		for _, p := range m {
-			vars = vars.Set(pytext.Str(p.Key), p.Value)
+			vars = vars.Set(value.Str(p.Key), p.Value)
 		}
 	}
 	if s.Test && !tried {
@@ -104,7 +103,7 @@ func (c commander) script(ctx context.Context, s orchestrate.Call) (wire.Map, er
 	}
 	source := name
 	if v := s.Arg("source"); v != nil {
-		source = pytext.Str(v)
+		source = value.Str(v)
 	}
 	words, err := scriptArguments(s.Arg("args"), name)
 	if err != nil {
@@ -115,7 +114,7 @@ func (c commander) script(ctx context.Context, s orchestrate.Call) (wire.Map, er
 		return ret.Set("comment", reason(err)), nil
 	}
 	if !found {
-		none := wire.Map{{Key: "pid", Value: int64(0)}, {Key: "retcode", Value: int64(1)}, {Key: "stdout", Value: ""}, {Key: "stderr", Value: ""}, {Key: "cache_error", Value: true}}
+		none := value.Map{{Key: "pid", Value: int64(0)}, {Key: "retcode", Value: int64(1)}, {Key: "stdout", Value: ""}, {Key: "stderr", Value: ""}, {Key: "cache_error", Value: true}}
 		return orchestrate.Return(name, none, false, fmt.Sprintf("Unable to cache script %s from saltenv '%s'", source, s.Env)), nil
 	}
 	dir, err := os.MkdirTemp("", "clustermaster-script-")
@@ -127,8 +126,8 @@ func (c commander) script(ctx context.Context, s orchestrate.Call) (wire.Map, er
 	if err := os.WriteFile(path, text, 0o500); err != nil {
 		return nil, fmt.Errorf("keep script %s: %w", source, err)
 	}
-	if who := s.Arg("runas"); pytext.Truth(who) {
-		if err := modules.GiveTo(pytext.Str(who), dir, path); err != nil {
+	if who := s.Arg("runas"); value.Truth(who) {
+		if err := modules.GiveTo(value.Str(who), dir, path); err != nil {
 			return ret.Set("comment", err.Error()), nil
 		}
 	}
@@ -144,10 +143,10 @@ func (c commander) script(ctx context.Context, s orchestrate.Call) (wire.Map, er
 }
 
 // watch runs the command of a state whose watched states changed.
-func (c commander) watch(ctx context.Context, s orchestrate.Call) (wire.Map, error) {
+func (c commander) watch(ctx context.Context, s orchestrate.Call) (value.Map, error) {
 	fun := s.SFun
 	if fun == "" {
-		fun = pytext.Str(s.Arg("sfun"))
+		fun = value.Str(s.Arg("sfun"))
 	}
 	s.Args = s.Args.Without("sfun")
 	switch fun {
@@ -156,15 +155,15 @@ func (c commander) watch(ctx context.Context, s orchestrate.Call) (wire.Map, err
 	case "wait_script", "script":
 		return c.script(ctx, s)
 	}
-	return wire.Map{{Key: "name", Value: s.Name}, {Key: "changes", Value: wire.Map{}}, {
+	return value.Map{{Key: "name", Value: s.Name}, {Key: "changes", Value: value.Map{}}, {
 		Key: "comment", Value: fmt.Sprintf("cmd.%s does not work with the watch requisite, please use cmd.wait or cmd.wait_script", fun),
 	}, {Key: "result", Value: false}}, nil
 }
 
 // command runs a text in a shell, or words without one.
-func (c commander) command(ctx context.Context, s orchestrate.Call, cmd any, shell bool) (wire.Map, error) {
-	kwargs := wire.Map{{Key: "python_shell", Value: shell}}
-	if v := s.Arg("shell"); pytext.Truth(v) {
+func (c commander) command(ctx context.Context, s orchestrate.Call, cmd any, shell bool) (value.Map, error) {
+	kwargs := value.Map{{Key: "python_shell", Value: shell}}
+	if v := s.Arg("shell"); value.Truth(v) {
 		kwargs = kwargs.Set("shell", v)
 	}
 	if s.Umask >= 0 {
@@ -179,7 +178,7 @@ func (c commander) command(ctx context.Context, s orchestrate.Call, cmd any, she
 	if err != nil {
 		return nil, err
 	}
-	done, ok := v.(wire.Map)
+	done, ok := v.(value.Map)
 	if !ok {
 		return nil, errors.New("cmd.run_all returned no map")
 	}
@@ -187,7 +186,7 @@ func (c commander) command(ctx context.Context, s orchestrate.Call, cmd any, she
 }
 
 // source is the text of a script, rendered if it has a template.
-func (c commander) source(ctx context.Context, s orchestrate.Call, source string, vars wire.Map) ([]byte, bool, error) {
+func (c commander) source(ctx context.Context, s orchestrate.Call, source string, vars value.Map) ([]byte, bool, error) {
 	path, ok := strings.CutPrefix(source, "salt://")
 	if !ok {
 		text, err := os.ReadFile(source)
@@ -206,17 +205,17 @@ func (c commander) source(ctx context.Context, s orchestrate.Call, source string
 		return nil, false, err
 	}
 	engine := s.Arg("template")
-	if !pytext.Truth(engine) {
+	if !value.Truth(engine) {
 		return text, true, nil
 	}
 	if engine != "jinja" {
-		return nil, false, fmt.Errorf("template %s is not available on a master; jinja is", pytext.Str(engine))
+		return nil, false, fmt.Errorf("template %s is not available on a master; jinja is", value.Str(engine))
 	}
 	rendered, err := c.d.Render(ctx, s.Master, file, string(text), "jinja", vars)
 	if err != nil {
 		return nil, false, err
 	}
-	return []byte(pytext.Str(rendered)), true, nil
+	return []byte(value.Str(rendered)), true, nil
 }
 
 // scriptArguments are the words behind a script: of args, else of the name of the state.
@@ -225,8 +224,8 @@ func scriptArguments(args any, name string) ([]any, error) {
 		return list, nil
 	}
 	line := ""
-	if pytext.Truth(args) {
-		line = pytext.Str(args)
+	if value.Truth(args) {
+		line = value.Str(args)
 	} else if len(strings.Fields(name)) > 1 {
 		_, line, _ = strings.Cut(name, " ")
 	}
@@ -246,9 +245,9 @@ func tryName(s orchestrate.Call) (name string, stateful, tried bool) {
 		return name, s.Arg("stateful") == true, false
 	}
 	if len(list) > 0 {
-		first, _ := list[0].(wire.Map)
+		first, _ := list[0].(value.Map)
 		if other, ok := first.Get("test_name"); ok && s.Test {
-			return pytext.Str(other), true, true
+			return value.Str(other), true, true
 		}
 	}
 	return name, true, false
@@ -256,7 +255,7 @@ func tryName(s orchestrate.Call) (name string, stateful, tried bool) {
 
 func isEnv(v any) bool {
 	switch v.(type) {
-	case nil, []any, wire.Map:
+	case nil, []any, value.Map:
 		return true
 	}
 	return false
@@ -264,24 +263,24 @@ func isEnv(v any) bool {
 
 // unable says why a command can't be run here; "" if it can.
 func unable(s orchestrate.Call) string {
-	if root := s.Arg("root"); pytext.Truth(root) {
+	if root := s.Arg("root"); value.Truth(root) {
 		return "root is not available on a master: commands run in no jail; leave root out"
 	}
-	if cwd := s.Arg("cwd"); pytext.Truth(cwd) {
-		if st, err := os.Stat(pytext.Str(cwd)); err != nil || !st.IsDir() {
-			return fmt.Sprintf("Desired working directory \"%s\" is not available", pytext.Str(cwd))
+	if cwd := s.Arg("cwd"); value.Truth(cwd) {
+		if st, err := os.Stat(value.Str(cwd)); err != nil || !st.IsDir() {
+			return fmt.Sprintf("Desired working directory \"%s\" is not available", value.Str(cwd))
 		}
 	}
 	return ""
 }
 
 // ended is the end of a state whose command ran.
-func (c commander) ended(s orchestrate.Call, ret wire.Map, stateful bool, code any) (wire.Map, error) {
+func (c commander) ended(s orchestrate.Call, ret value.Map, stateful bool, code any) (value.Map, error) {
 	ret, err := reinterpreted(ret, stateful)
 	if err != nil {
 		return nil, err
 	}
-	if changes, _ := ret.Get("changes"); s.Test && code == int64(0) && pytext.Truth(changes) {
+	if changes, _ := ret.Get("changes"); s.Test && code == int64(0) && value.Truth(changes) {
 		ret = ret.Set("result", nil)
 	}
 	return ret, nil

@@ -9,7 +9,7 @@ import (
 	"clustermaster/salt/gather"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Order is a runner or wheel function to be run on this master.
@@ -17,7 +17,7 @@ type Order struct {
 	Wheel  bool
 	Fun    string
 	Args   []any
-	Kwargs wire.Map
+	Kwargs value.Map
 	User   string
 }
 
@@ -42,7 +42,7 @@ type Runners interface {
 type Modules interface {
 	Has(fun string) bool
 	Params(fun string) (params []modules.Param, rest bool)
-	Call(ctx context.Context, who modules.Minion, fun string, args []any, kwargs wire.Map) (any, error)
+	Call(ctx context.Context, who modules.Minion, fun string, args []any, kwargs value.Map) (any, error)
 }
 
 // Files are file_roots.
@@ -57,11 +57,11 @@ type Deps struct {
 	GatherJobTimeout time.Duration
 	Failhard         bool // the master's option
 	Runners          Runners
-	Fire             func(tag string, data wire.Map)
+	Fire             func(tag string, data value.Map)
 	Modules          Modules
 	Files            Files
 	// Render runs a text through a renderer, as templates of state files are.
-	Render func(ctx context.Context, who modules.Minion, path, text, pipe string, vars wire.Map) (any, error)
+	Render func(ctx context.Context, who modules.Minion, path, text, pipe string, vars value.Map) (any, error)
 	// Nested is the outputter nested, without colours.
 	Nested func(v any, indent int) string
 	Log    *slog.Logger

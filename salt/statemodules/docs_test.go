@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/pytext"
+	"clustermaster/value"
 )
 
 var update = flag.Bool("update", false, "write docs/state-functions.md")
@@ -52,7 +52,7 @@ results and texts are Salt 3008's; docs/differences.md says where they are not. 
 			if p.Required {
 				params = append(params, p.Name)
 			} else {
-				params = append(params, p.Name+"="+pytext.Repr(p.Default))
+				params = append(params, p.Name+"="+value.Repr(p.Default))
 			}
 		}
 		if all[name].VarKwargs {

@@ -6,9 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // eventStates is the module event (salt/states/event.py). Salt's own master fires into a bus that it does not have, so that the states fail; here the
@@ -24,16 +23,16 @@ func eventStates(d Deps) orchestrate.Table {
 }
 
 // idle is what a state does that only works when what it watches changes.
-func idle(_ context.Context, c orchestrate.Call) (wire.Map, error) {
+func idle(_ context.Context, c orchestrate.Call) (value.Map, error) {
 	return orchestrate.Return(c.Name, nil, true, ""), nil
 }
 
-type sender struct{ fire func(string, wire.Map) }
+type sender struct{ fire func(string, value.Map) }
 
-func (s sender) send(_ context.Context, c orchestrate.Call) (wire.Map, error) {
-	changes := wire.Map{}
-	if pytext.Truth(c.Arg("show_changed")) {
-		changes = wire.Map{{Key: "tag", Value: c.Name}, {Key: "data", Value: c.Arg("data")}}
+func (s sender) send(_ context.Context, c orchestrate.Call) (value.Map, error) {
+	changes := value.Map{}
+	if value.Truth(c.Arg("show_changed")) {
+		changes = value.Map{{Key: "tag", Value: c.Name}, {Key: "data", Value: c.Arg("data")}}
 	}
 	if c.Test {
 		return orchestrate.Return(c.Name, changes, nil, "Event would have been fired"), nil
@@ -46,23 +45,23 @@ func (s sender) send(_ context.Context, c orchestrate.Call) (wire.Map, error) {
 var own = []string{"name", "data", "preload", "with_env", "with_grains", "with_pillar", "show_changed", "sfun"}
 
 // eventData is what an event carries: what the state asks for of the master, its further keywords, its data; the last one wins.
-func eventData(c orchestrate.Call) wire.Map {
-	data := wire.Map{}
-	env := wire.Map{}
+func eventData(c orchestrate.Call) value.Map {
+	data := value.Map{}
+	env := value.Map{}
 	for _, e := range os.Environ() {
-		name, value, _ := strings.Cut(e, "=")
-		env = append(env, wire.Pair{Key: name, Value: value})
+		name, val, _ := strings.Cut(e, "=")
+		env = append(env, value.Pair{Key: name, Value: val})
 	}
 	for _, part := range []struct {
 		param, key string
-		from       wire.Map
+		from       value.Map
 	}{{"with_env", "environ", env}, {"with_grains", "grains", c.Master.Grains}, {"with_pillar", "pillar", c.Master.Pillar}} {
 		switch wanted := c.Arg(part.param).(type) {
 		case []any:
 			data = data.Set(part.key, only(part.from, wanted))
 		default:
-			if pytext.Truth(wanted) {
-				data = data.Set(part.key, append(wire.Map{}, part.from...))
+			if value.Truth(wanted) {
+				data = data.Set(part.key, append(value.Map{}, part.from...))
 			}
 		}
 	}
@@ -71,7 +70,7 @@ func eventData(c orchestrate.Call) wire.Map {
 			data = data.Set(name, p.Value)
 		}
 	}
-	given, _ := c.Arg("data").(wire.Map)
+	given, _ := c.Arg("data").(value.Map)
 	for _, p := range given {
 		if name, ok := p.Key.(string); ok {
 			data = data.Set(name, p.Value)
@@ -83,8 +82,8 @@ func eventData(c orchestrate.Call) wire.Map {
 }
 
 // only is the part of a map with these keys.
-func only(m wire.Map, keys []any) wire.Map {
-	out := wire.Map{}
+func only(m value.Map, keys []any) value.Map {
+	out := value.Map{}
 	for _, p := range m {
 		if containsValue(keys, p.Key) {
 			out = append(out, p)

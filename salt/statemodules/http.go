@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"clustermaster/internal/pyregex"
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // httpStates is the module http (salt/states/http.py).
@@ -32,8 +31,8 @@ const pause = 100 * time.Millisecond
 // ofState are the parameters of the state; other keywords are http.query's.
 var ofState = []string{"name", "match", "match_type", "status", "status_type", "wait_for", "test", "test_url", "request_interval"}
 
-func (h querier) query(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
-	ret := wire.Map{{Key: "name", Value: c.Name}, {Key: "result", Value: nil}, {Key: "comment", Value: ""}, {Key: "changes", Value: wire.Map{}}, {Key: "data", Value: wire.Map{}}}
+func (h querier) query(ctx context.Context, c orchestrate.Call) (value.Map, error) {
+	ret := value.Map{{Key: "name", Value: c.Name}, {Key: "result", Value: nil}, {Key: "comment", Value: ""}, {Key: "changes", Value: value.Map{}}, {Key: "data", Value: value.Map{}}}
 	match, status := c.Arg("match"), c.Arg("status")
 	if match == nil && status == nil {
 		return ended(ret, false, " Either match text (match) or a status code (status) is required."), nil
@@ -44,7 +43,7 @@ func (h querier) query(ctx context.Context, c orchestrate.Call) (wire.Map, error
 	}
 	v := verdict{}
 	if match != nil {
-		if err := v.match(match, pytext.Str(c.Arg("match_type")), data.String("text")); err != nil {
+		if err := v.match(match, value.Str(c.Arg("match_type")), data.String("text")); err != nil {
 			return nil, err
 		}
 	}
@@ -53,7 +52,7 @@ func (h querier) query(ctx context.Context, c orchestrate.Call) (wire.Map, error
 		if !there {
 			got = ""
 		}
-		if err := v.status(status, pytext.Str(c.Arg("status_type")), pytext.Str(got)); err != nil {
+		if err := v.status(status, value.Str(c.Arg("status_type")), value.Str(got)); err != nil {
 			return nil, err
 		}
 	}
@@ -62,7 +61,7 @@ func (h querier) query(ctx context.Context, c orchestrate.Call) (wire.Map, error
 		v.result = nil
 		comment += " (TEST MODE"
 		if u, ok := c.Args.Get("test_url"); ok {
-			comment += ", TEST URL WAS: " + pytext.Str(u)
+			comment += ", TEST URL WAS: " + value.Str(u)
 		}
 		comment += ")"
 	}
@@ -70,40 +69,40 @@ func (h querier) query(ctx context.Context, c orchestrate.Call) (wire.Map, error
 }
 
 // fetch is what http.query returns. In a try nothing is asked but a test_url.
-func (h querier) fetch(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+func (h querier) fetch(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	url := any(c.Name)
 	if c.Test {
 		var ok bool
 		if url, ok = c.Args.Get("test_url"); !ok {
-			return wire.Map{}, nil
+			return value.Map{}, nil
 		}
 	}
-	kwargs := wire.Map{{Key: "text", Value: true}, {Key: "status", Value: true}}
+	kwargs := value.Map{{Key: "text", Value: true}, {Key: "status", Value: true}}
 	for _, p := range c.Args {
 		if name, _ := p.Key.(string); !slices.Contains(ofState, name) {
 			kwargs = kwargs.Set(name, p.Value)
 		}
 	}
-	once := func() (wire.Map, error) {
+	once := func() (value.Map, error) {
 		v, err := h.modules.Call(ctx, c.Master, "http.query", []any{url}, kwargs)
-		data, _ := v.(wire.Map)
+		data, _ := v.(value.Map)
 		if c.Test && data != nil {
-			data = append(wire.Map{{Key: "test", Value: true}}, data...)
+			data = append(value.Map{{Key: "test", Value: true}}, data...)
 		}
 		return data, err
 	}
-	if !pytext.Truth(c.Arg("wait_for")) {
+	if !value.Truth(c.Arg("wait_for")) {
 		return once()
 	}
-	return repeat(ctx, c, func() (wire.Map, bool, error) {
+	return repeat(ctx, c, func() (value.Map, bool, error) {
 		data, err := once()
 		wrong, _ := data.Get("error")
-		return data, err == nil && !pytext.Truth(wrong), err
+		return data, err == nil && !value.Truth(wrong), err
 	})
 }
 
 // wait is http.query again and again until it succeeds, or wait_for is over.
-func (h querier) wait(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+func (h querier) wait(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	one := c
 	one.Args = c.Args.Without("wait_for")
 	for _, p := range []orchestrate.Param{opt("match_type", "string"), opt("status_type", "string")} { // wait_for_successful_query has no such parameters of its own
@@ -111,7 +110,7 @@ func (h querier) wait(ctx context.Context, c orchestrate.Call) (wire.Map, error)
 			one.Args = one.Args.Set(p.Name, p.Default)
 		}
 	}
-	return repeat(ctx, c, func() (wire.Map, bool, error) {
+	return repeat(ctx, c, func() (value.Map, bool, error) {
 		ret, err := h.query(ctx, one)
 		result, _ := ret.Get("result")
 		return ret, result == true, err
@@ -119,10 +118,10 @@ func (h querier) wait(ctx context.Context, c orchestrate.Call) (wire.Map, error)
 }
 
 // repeat does something until it is good or the time of wait_for is over; then what came last counts.
-func repeat(ctx context.Context, c orchestrate.Call, do func() (v wire.Map, good bool, err error)) (wire.Map, error) {
+func repeat(ctx context.Context, c orchestrate.Call, do func() (v value.Map, good bool, err error)) (value.Map, error) {
 	limit, ok := seconds(c.Arg("wait_for"))
 	if !ok {
-		return nil, fmt.Errorf("wait_for is to be a number of seconds, not %s", pytext.Repr(c.Arg("wait_for")))
+		return nil, fmt.Errorf("wait_for is to be a number of seconds, not %s", value.Repr(c.Arg("wait_for")))
 	}
 	between, _ := seconds(c.Arg("request_interval"))
 	between = max(between, pause)
@@ -167,13 +166,13 @@ func (v *verdict) say(found bool, what, were string) {
 func (v *verdict) match(want any, kind, text string) error {
 	switch kind {
 	case "string":
-		v.say(strings.Contains(text, pytext.Str(want)), fmt.Sprintf("Match text \"%s\"", pytext.Str(want)), "was")
+		v.say(strings.Contains(text, value.Str(want)), fmt.Sprintf("Match text \"%s\"", value.Str(want)), "was")
 	case "pcre":
-		found, err := search(pytext.Str(want), text)
+		found, err := search(value.Str(want), text)
 		if err != nil {
 			return err
 		}
-		v.say(found, fmt.Sprintf("Match pattern \"%s\"", pytext.Str(want)), "was")
+		v.say(found, fmt.Sprintf("Match pattern \"%s\"", value.Str(want)), "was")
 	}
 	return nil
 }
@@ -181,22 +180,22 @@ func (v *verdict) match(want any, kind, text string) error {
 func (v *verdict) status(want any, kind, got string) error {
 	switch kind {
 	case "string":
-		v.say(got == pytext.Str(want), "Status "+pytext.Str(want), "was")
+		v.say(got == value.Str(want), "Status "+value.Str(want), "was")
 	case "pcre":
-		found, err := search(pytext.Str(want), got)
+		found, err := search(value.Str(want), got)
 		if err != nil {
 			return err
 		}
-		v.say(found, fmt.Sprintf("Status pattern \"%s\"", pytext.Str(want)), "was")
+		v.say(found, fmt.Sprintf("Status pattern \"%s\"", value.Str(want)), "was")
 	case "list":
 		list, _ := want.([]any)
 		for _, one := range list {
-			if got == pytext.Str(one) {
-				v.say(true, "Status "+pytext.Str(one), "was")
+			if got == value.Str(one) {
+				v.say(true, "Status "+value.Str(one), "was")
 			}
 		}
 		if v.result != true {
-			v.say(false, "Statuses "+pytext.Str(want), "were")
+			v.say(false, "Statuses "+value.Str(want), "were")
 		}
 	}
 	return nil

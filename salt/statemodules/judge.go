@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // judging is by what the returns of salt.state are judged.
@@ -18,7 +17,7 @@ type judging struct {
 }
 
 // judgeStates ends the return of salt.state.
-func judgeStates(ret wire.Map, answers []answer, by judging) wire.Map {
+func judgeStates(ret value.Map, answers []answer, by judging) value.Map {
 	if jid := jidOf(answers); jid != "" {
 		ret = ret.Set("__jid__", jid)
 	}
@@ -28,7 +27,7 @@ func judgeStates(ret wire.Map, answers []answer, by judging) wire.Map {
 	}
 	var failed, unchanged []string
 	details := make(map[string]string)
-	changes := wire.Map{}
+	changes := value.Map{}
 	for _, a := range answers {
 		switch {
 		case a.failed, !passed(a.ret):
@@ -40,15 +39,15 @@ func judgeStates(ret wire.Map, answers []answer, by judging) wire.Map {
 			if !a.failed {
 				shown = a.ret
 			}
-			changes = append(changes, wire.Pair{Key: a.id, Value: shown})
+			changes = append(changes, value.Pair{Key: a.id, Value: shown})
 		case changed(a.ret):
-			changes = append(changes, wire.Pair{Key: a.id, Value: a.ret})
+			changes = append(changes, value.Pair{Key: a.id, Value: a.ret})
 		default:
 			unchanged = append(unchanged, a.id)
 		}
 	}
 	if len(changes) > 0 {
-		ret = ret.Set("changes", wire.Map{{Key: "out", Value: "highstate"}, {Key: "ret", Value: changes}})
+		ret = ret.Set("changes", value.Map{{Key: "out", Value: "highstate"}, {Key: "ret", Value: changes}})
 	}
 	result, comment := any(true), "States ran successfully."
 	if len(failed) > by.allowed {
@@ -74,7 +73,7 @@ func judgeStates(ret wire.Map, answers []answer, by judging) wire.Map {
 }
 
 // judgeFunction ends the return of salt.function. judge is asked about each return.
-func judgeFunction(ret wire.Map, fun string, answers []answer, failMinions any, judge func(any) (bool, error)) (wire.Map, error) {
+func judgeFunction(ret value.Map, fun string, answers []answer, failMinions any, judge func(any) (bool, error)) (value.Map, error) {
 	if jid := jidOf(answers); jid != "" {
 		ret = ret.Set("__jid__", jid)
 	}
@@ -83,7 +82,7 @@ func judgeFunction(ret wire.Map, fun string, answers []answer, failMinions any, 
 		return ended(ret, false, "No minions responded"), nil
 	}
 	var failed []string
-	changes := make(wire.Map, 0, len(answers))
+	changes := make(value.Map, 0, len(answers))
 	for _, a := range answers {
 		shown, ok := any(false), false
 		if !a.failed {
@@ -97,7 +96,7 @@ func judgeFunction(ret wire.Map, fun string, answers []answer, failMinions any, 
 		if a.retcode != 0 || !ok && !slices.Contains(exempted, a.id) { // a return code counts also for those that may fail, as in Salt
 			failed = append(failed, a.id)
 		}
-		changes = append(changes, wire.Pair{Key: a.id, Value: shown})
+		changes = append(changes, value.Pair{Key: a.id, Value: shown})
 	}
 	result, comment := true, "Function ran successfully."
 	if len(failed) > 0 {
@@ -105,15 +104,15 @@ func judgeFunction(ret wire.Map, fun string, answers []answer, failMinions any, 
 		result, comment = false, fmt.Sprintf("Running function %s failed on minions: %s", fun, strings.Join(failed, ", "))
 	}
 	comment += fmt.Sprintf(" Function %s ran on %s.", fun, names(changes))
-	ret = ret.Set("changes", wire.Map{{Key: "ret", Value: changes}})
+	ret = ret.Set("changes", value.Map{{Key: "ret", Value: changes}})
 	return ended(ret, result, comment), nil
 }
 
 // names are the keys of a map, with commas.
-func names(m wire.Map) string {
+func names(m value.Map) string {
 	out := make([]string, len(m))
 	for i, p := range m {
-		out[i] = pytext.Str(p.Key)
+		out[i] = value.Str(p.Key)
 	}
 	return strings.Join(out, ", ")
 }
@@ -124,13 +123,13 @@ func failureDetail(a answer) string {
 		return "Minion " + a.id + " did not return a state result."
 	}
 	switch v := a.ret.(type) {
-	case wire.Map:
+	case value.Map:
 		return ""
 	case []any:
 		var parts []string
 		for _, e := range v {
-			if pytext.Truth(e) {
-				parts = append(parts, pytext.Str(e))
+			if value.Truth(e) {
+				parts = append(parts, value.Str(e))
 			}
 		}
 		if len(parts) == 0 {
@@ -138,18 +137,18 @@ func failureDetail(a answer) string {
 		}
 		return "Minion " + a.id + " returned errors: " + strings.Join(parts, "; ")
 	default:
-		return "Minion " + a.id + " returned " + pytext.Repr(v) + " instead of a state result."
+		return "Minion " + a.id + " returned " + value.Repr(v) + " instead of a state result."
 	}
 }
 
 // passed is salt.utils.state.check_result(v, recurse=True): states are there, and none failed.
 func passed(v any) bool {
-	states, ok := v.(wire.Map)
+	states, ok := v.(value.Map)
 	if !ok || len(states) == 0 {
 		return false
 	}
 	for _, p := range states {
-		one, ok := p.Value.(wire.Map)
+		one, ok := p.Value.(value.Map)
 		if !ok {
 			continue
 		}
@@ -163,10 +162,10 @@ func passed(v any) bool {
 
 // changed reports whether one of a minion's states changed something.
 func changed(v any) bool {
-	states, _ := v.(wire.Map)
+	states, _ := v.(value.Map)
 	for _, p := range states {
-		one, _ := p.Value.(wire.Map)
-		if changes, _ := one.Get("changes"); pytext.Truth(changes) {
+		one, _ := p.Value.(value.Map)
+		if changes, _ := one.Get("changes"); value.Truth(changes) {
 			return true
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/gather"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -19,7 +19,7 @@ type job struct {
 	tgtType             string
 	fun                 string
 	arg                 []any
-	kwarg               wire.Map
+	kwarg               value.Map
 	ret                 any // returners
 	retConfig, retKwarg any
 	timeout             any
@@ -52,9 +52,9 @@ func (m minions) run(ctx context.Context, j job) ([]answer, error) {
 	}
 	o := gather.Options{Timeout: m.timeout(j.timeout), GatherJobTimeout: m.d.GatherJobTimeout}
 	switch {
-	case pytext.Truth(j.batch):
+	case value.Truth(j.batch):
 		return m.batch(ctx, j, p, o)
-	case pytext.Truth(j.subset):
+	case value.Truth(j.subset):
 		return m.subset(ctx, j, p, o)
 	}
 	out, _, err := m.all(ctx, j, p, o)
@@ -64,7 +64,7 @@ func (m minions) run(ctx context.Context, j job) ([]answer, error) {
 // all runs a job on all minions of its target. Ids that were named and have no accepted key did not return, whether that is expected or not.
 func (m minions) all(ctx context.Context, j job, p gather.Publish, o gather.Options) (out []answer, jid string, err error) {
 	s, err := gather.Run(ctx, m.d.Minions, p, o, func(id string, r gather.Return) {
-		out = append(out, answer{id: id, ret: value(r), retcode: r.Code()})
+		out = append(out, answer{id: id, ret: returned(r), retcode: r.Code()})
 	})
 	if err := m.sent(j, s.Published, err); err != nil {
 		return nil, "", err
@@ -90,10 +90,10 @@ func (m minions) batch(ctx context.Context, j job, p gather.Publish, o gather.Op
 	var out []answer
 	var ping gather.Published
 	b := gather.Batch{
-		Job: p, Size: pytext.Str(j.batch), Failhard: j.failhard, Options: o,
+		Job: p, Size: value.Str(j.batch), Failhard: j.failhard, Options: o,
 		OnPing:   func(s gather.Summary) { ping = s.Published },
-		OnReturn: func(id string, r gather.Return) { out = append(out, answer{id: id, ret: value(r)}) },
-		OnSilent: func(id string) { out = append(out, answer{id: id, ret: wire.Map{}}) },
+		OnReturn: func(id string, r gather.Return) { out = append(out, answer{id: id, ret: returned(r)}) },
+		OnSilent: func(id string) { out = append(out, answer{id: id, ret: value.Map{}}) },
 	}
 	_, err := b.Run(ctx, m.d.Minions)
 	if err := m.sent(j, ping, err); err != nil {
@@ -106,7 +106,7 @@ func (m minions) batch(ctx context.Context, j job, p gather.Publish, o gather.Op
 func (m minions) subset(ctx context.Context, j job, p gather.Publish, o gather.Options) ([]answer, error) {
 	n, ok := wholeNumber(j.subset)
 	if !ok {
-		return nil, fmt.Errorf("subset is to be a number of minions, not %s", pytext.Repr(j.subset))
+		return nil, fmt.Errorf("subset is to be a number of minions, not %s", value.Repr(j.subset))
 	}
 	having, s, err := gather.Having(ctx, m.d.Minions, p, o, j.fun)
 	if err := m.sent(j, s.Published, err); err != nil || len(having) == 0 {
@@ -129,7 +129,7 @@ func (m minions) sent(j job, p gather.Published, err error) error {
 		return err
 	}
 	if p.Incomplete != "" {
-		m.d.Log.Warn("a target was resolved without all minions' data", "fun", j.fun, "tgt", pytext.Str(j.tgt), "covered", p.Incomplete)
+		m.d.Log.Warn("a target was resolved without all minions' data", "fun", j.fun, "tgt", value.Str(j.tgt), "covered", p.Incomplete)
 	}
 	if p.Error != "" && !strings.HasPrefix(p.Error, unresolved) {
 		return errors.New(p.Error)
@@ -144,43 +144,43 @@ func (m minions) publication(j job) (gather.Publish, error) {
 	case []any:
 		ids := make([]string, len(tgt))
 		for i, v := range tgt {
-			ids[i] = pytext.Str(v)
+			ids[i] = value.Str(v)
 		}
 		if p.Tgt = ids; j.tgtType == "compound" {
 			p.Tgt = strings.Join(ids, " ")
 		}
 	case string:
 		p.Tgt = tgt
-	case nil, wire.Map:
-		return p, fmt.Errorf("tgt is to be a text or a list of ids, not %s", pytext.Repr(j.tgt))
+	case nil, value.Map:
+		return p, fmt.Errorf("tgt is to be a text or a list of ids, not %s", value.Repr(j.tgt))
 	default:
-		p.Tgt = pytext.Str(tgt)
+		p.Tgt = value.Str(tgt)
 	}
 	for _, a := range j.arg {
-		if digits, ok := pytext.Int(a); ok && wire.IsJID(digits) {
+		if digits, ok := value.Int(a); ok && wire.IsJID(digits) {
 			a = digits
 		}
 		p.Arg = append(p.Arg, a)
 	}
 	if len(j.kwarg) > 0 {
-		p.Arg = append(p.Arg, append(wire.Map{{Key: "__kwarg__", Value: true}}, j.kwarg...))
+		p.Arg = append(p.Arg, append(value.Map{{Key: "__kwarg__", Value: true}}, j.kwarg...))
 	}
 	switch ret := j.ret.(type) {
 	case nil:
 	case []any: // minions know texts only
 		names := make([]string, len(ret))
 		for i, v := range ret {
-			names[i] = pytext.Str(v)
+			names[i] = value.Str(v)
 		}
 		p.Ret = strings.Join(names, ",")
 	default:
-		p.Ret = pytext.Str(ret)
+		p.Ret = value.Str(ret)
 	}
 	for _, kw := range []struct {
 		key   string
 		value any
 	}{{"ret_config", j.retConfig}, {"ret_kwargs", j.retKwarg}} {
-		if pytext.Truth(kw.value) {
+		if value.Truth(kw.value) {
 			p.Kwargs = p.Kwargs.Set(kw.key, kw.value)
 		}
 	}
@@ -211,13 +211,13 @@ func wholeNumber(v any) (int, bool) {
 		}
 		return 0, true
 	case string:
-		return pytext.ParseInt(v)
+		return value.ParseInt(v)
 	}
 	return 0, false
 }
 
 // value is what a minion returned; nil if it can't be read.
-func value(r gather.Return) any {
+func returned(r gather.Return) any {
 	if len(r.Return) == 0 {
 		return nil
 	}

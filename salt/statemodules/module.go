@@ -6,10 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // moduleStates is the module module (salt/states/module.py): execution functions as states, those of docs/template-functions.md.
@@ -27,7 +26,7 @@ type caller struct{ modules Modules }
 var ofPillar = []string{"pillar.get", "pillar.fetch", "pillar.items", "pillar.item", "pillar.raw"}
 
 // execute calls a function.
-func (m caller) execute(ctx context.Context, c orchestrate.Call, fun string, args []any, kwargs wire.Map) (any, error) {
+func (m caller) execute(ctx context.Context, c orchestrate.Call, fun string, args []any, kwargs value.Map) (any, error) {
 	v, err := m.modules.Call(ctx, c.Master, fun, args, kwargs)
 	if slices.Contains(ofPillar, fun) {
 		v = orchestrate.Masked(v)
@@ -36,7 +35,7 @@ func (m caller) execute(ctx context.Context, c orchestrate.Call, fun string, arg
 }
 
 // run takes both forms: functions as keywords, or one function as the name.
-func (m caller) run(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+func (m caller) run(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	if ret, refused := noReturner(c); refused {
 		return ret, nil
 	}
@@ -57,16 +56,16 @@ func (m caller) run(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
 }
 
 // noReturner refuses a state that would send the result to a returner: a master has none.
-func noReturner(c orchestrate.Call) (wire.Map, bool) {
+func noReturner(c orchestrate.Call) (value.Map, bool) {
 	r, given := c.Args.Get("returner")
 	if !given || r == nil {
 		return nil, false
 	}
-	return ended(started(c.Name), false, fmt.Sprintf("Returner %s is not available on a master; leave returner out", pytext.Str(r))), true
+	return ended(started(c.Name), false, fmt.Sprintf("Returner %s is not available on a master; leave returner out", value.Str(r))), true
 }
 
 // several runs the functions that are the keywords of a state.
-func (m caller) several(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+func (m caller) several(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	var all []any
 	var funs, missing, tried []string
 	for _, p := range c.Args.Without("name") {
@@ -83,7 +82,7 @@ func (m caller) several(ctx context.Context, c orchestrate.Call) (wire.Map, erro
 			tried = append(tried, fun)
 		}
 	}
-	ret := wire.Map{{Key: "name", Value: all}, {Key: "changes", Value: wire.Map{}}, {Key: "comment", Value: ""}, {Key: "result", Value: nil}}
+	ret := value.Map{{Key: "name", Value: all}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: ""}, {Key: "result", Value: nil}}
 	if len(missing)+len(tried) > 0 {
 		var parts []string
 		if len(missing) > 0 {
@@ -96,7 +95,7 @@ func (m caller) several(ctx context.Context, c orchestrate.Call) (wire.Map, erro
 		return ret.Set("comment", strings.Join(parts, " ")), nil
 	}
 	var failures, successes []string
-	changes := wire.Map{}
+	changes := value.Map{}
 	for _, name := range funs {
 		fun, _, _ := strings.Cut(name, ":")
 		given, _ := c.Args.Get(name)
@@ -104,7 +103,7 @@ func (m caller) several(ctx context.Context, c orchestrate.Call) (wire.Map, erro
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		returnedMap, isMap := returned.(wire.Map)
+		returnedMap, isMap := returned.(value.Map)
 		switch {
 		case err != nil:
 			failures = append(failures, fmt.Sprintf("'%s' failed: %s", name, reason(err)))
@@ -115,16 +114,16 @@ func (m caller) several(ctx context.Context, c orchestrate.Call) (wire.Map, erro
 			} else if comment, ok := returnedMap.Get("comment"); ok {
 				said = comment
 			}
-			successes = append(successes, name+": "+pytext.Str(said))
+			successes = append(successes, name+": "+value.Str(said))
 			changes = changes.Set(name, returned)
 		case isMap:
 			said, ok := returnedMap.Get("comment")
 			if !ok {
 				said = "(error message N/A)"
 			}
-			failures = append(failures, fmt.Sprintf("'%s' failed: %s", name, pytext.Str(said)))
+			failures = append(failures, fmt.Sprintf("'%s' failed: %s", name, value.Str(said)))
 		default:
-			failures = append(failures, fmt.Sprintf("'%s': %s", name, pytext.Str(returned)))
+			failures = append(failures, fmt.Sprintf("'%s': %s", name, value.Str(returned)))
 		}
 	}
 	return ret.Set("changes", changes).Set("comment", strings.Join(append(failures, successes...), ", ")).Set("result", len(failures) == 0), nil
@@ -143,24 +142,24 @@ func plural(funs []string) string {
 func (m caller) call(ctx context.Context, c orchestrate.Call, fun string, given any) (any, error) {
 	params, _ := m.modules.Params(fun)
 	expected := make(map[string]any)
-	kwargs := wire.Map{}
+	kwargs := value.Map{}
 	required := func(name string) bool {
 		return slices.ContainsFunc(params, func(p modules.Param) bool { return p.Name == name && !p.Optional })
 	}
 	for _, p := range params {
 		if p.Optional {
-			kwargs = append(kwargs, wire.Pair{Key: p.Name, Value: p.Default})
+			kwargs = append(kwargs, value.Pair{Key: p.Name, Value: p.Default})
 		}
 	}
 	var args []any
 	for _, e := range elements(given) {
-		named, ok := e.(wire.Map)
+		named, ok := e.(value.Map)
 		if !ok {
 			args = append(args, e)
 			continue
 		}
 		for _, p := range named {
-			name := pytext.Str(p.Key)
+			name := value.Str(p.Key)
 			if required(name) {
 				expected[name] = p.Value
 			} else {
@@ -211,8 +210,8 @@ func elements(v any) []any {
 var aliased = map[string]string{"name": "m_name", "fun": "m_fun", "names": "m_names", "state": "m_state", "saltenv": "m_saltenv"}
 
 // one runs the function that is the name of the state.
-func (m caller) one(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
-	ret := wire.Map{{Key: "name", Value: c.Name}, {Key: "changes", Value: wire.Map{}}, {Key: "comment", Value: ""}, {Key: "result", Value: nil}}
+func (m caller) one(ctx context.Context, c orchestrate.Call) (value.Map, error) {
+	ret := value.Map{{Key: "name", Value: c.Name}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: ""}, {Key: "result", Value: nil}}
 	if !m.modules.Has(c.Name) {
 		return ended(ret, false, fmt.Sprintf("Module function %s is not available", c.Name)), nil
 	}
@@ -243,7 +242,7 @@ func (m caller) one(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
 	if len(missing) > 0 {
 		return ended(ret, false, "The following arguments are missing: "+strings.Join(missing, " ")), nil
 	}
-	var kwargs wire.Map
+	var kwargs value.Map
 	if rest {
 		if v, ok := c.Args.Get("args"); ok {
 			more, ok := v.([]any)
@@ -253,7 +252,7 @@ func (m caller) one(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
 			args = append(args, more...)
 		}
 		if v, ok := c.Args.Get("kwargs"); ok {
-			if kwargs, ok = v.(wire.Map); !ok {
+			if kwargs, ok = v.(value.Map); !ok {
 				return ended(ret, false, "'kwargs' must be a dict."), nil
 			}
 		}
@@ -265,7 +264,7 @@ func (m caller) one(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
 	case err != nil:
 		return ended(ret, false, fmt.Sprintf("Module function %s threw an exception. Exception: %s", c.Name, reason(err))), nil
 	}
-	return ended(ret.Set("changes", wire.Map{{Key: "ret", Value: returned}}), good(returned), fmt.Sprintf("Module function %s executed", c.Name)), nil
+	return ended(ret.Set("changes", value.Map{{Key: "ret", Value: returned}}), good(returned), fmt.Sprintf("Module function %s executed", c.Name)), nil
 }
 
 // good reports whether a function's return is no failure: false, or a map that says so somewhere.
@@ -273,9 +272,9 @@ func good(v any) bool {
 	switch v := v.(type) {
 	case bool:
 		return v
-	case wire.Map:
+	case value.Map:
 		for _, p := range v {
-			inner, isMap := p.Value.(wire.Map)
+			inner, isMap := p.Value.(value.Map)
 			switch {
 			case p.Key == "result" && p.Value == false, p.Key == "retcode" && !isZero(p.Value), isMap && !good(inner):
 				return false

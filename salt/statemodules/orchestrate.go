@@ -6,9 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // orchestration is the module salt (salt/states/saltmod.py): what a master has its minions and itself do.
@@ -39,7 +38,7 @@ type orchestrator struct {
 }
 
 // args tells the bus with what a part of an orchestration begins.
-func (o orchestrator) args(c orchestrate.Call, data wire.Map) {
+func (o orchestrator) args(c orchestrate.Call, data value.Map) {
 	if c.JID != "" {
 		o.d.Fire("salt/run/"+c.JID+"/args", data)
 	}
@@ -49,22 +48,22 @@ func (o orchestrator) args(c orchestrate.Call, data wire.Map) {
 const noSSH = "ssh is not available: this master has no salt-ssh; leave ssh out and target minions"
 
 // state is salt.state: it has minions apply states.
-func (o orchestrator) state(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+func (o orchestrator) state(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	ret := started(c.Name)
 	allowed, ok := wholeNumber(c.Arg("allow_fail"))
 	if !ok {
 		return ended(ret, false, "Passed invalid value for 'allow_fail', must be an int"), nil
 	}
 	j := job{
-		tgt: c.Arg("tgt"), tgtType: pytext.Str(c.Arg("tgt_type")), ret: c.Arg("ret"), retConfig: c.Arg("ret_config"), retKwarg: c.Arg("ret_kwargs"), timeout: c.Arg("timeout"),
-		batch: c.Arg("batch"), subset: c.Arg("subset"), expect: pytext.Truth(c.Arg("expect_minions")), failhard: o.failhard(c), user: c.User,
+		tgt: c.Arg("tgt"), tgtType: value.Str(c.Arg("tgt_type")), ret: c.Arg("ret"), retConfig: c.Arg("ret_config"), retKwarg: c.Arg("ret_kwargs"), timeout: c.Arg("timeout"),
+		batch: c.Arg("batch"), subset: c.Arg("subset"), expect: value.Truth(c.Arg("expect_minions")), failhard: o.failhard(c), user: c.User,
 	}
 	switch {
-	case pytext.Truth(c.Arg("highstate")):
+	case value.Truth(c.Arg("highstate")):
 		j.fun = "state.highstate"
-	case pytext.Truth(c.Arg("top")):
+	case value.Truth(c.Arg("top")):
 		j.fun, j.arg = "state.top", []any{c.Arg("top")}
-	case pytext.Truth(c.Arg("sls")):
+	case value.Truth(c.Arg("sls")):
 		j.fun, j.arg = "state.sls", []any{joined(c.Arg("sls"))}
 	default:
 		return ended(ret, false, "No highstate or sls specified, no execution made"), nil
@@ -76,7 +75,7 @@ func (o orchestrator) state(ctx context.Context, c orchestrate.Call) (wire.Map, 
 	if test != nil {
 		j.kwarg = j.kwarg.Set("test", test)
 	}
-	if v := c.Arg("pillar"); pytext.Truth(v) {
+	if v := c.Arg("pillar"); value.Truth(v) {
 		j.kwarg = j.kwarg.Set("pillar", v)
 	}
 	for _, key := range []string{"pillarenv", "saltenv", "exclude"} {
@@ -90,27 +89,27 @@ func (o orchestrator) state(ctx context.Context, c orchestrate.Call) (wire.Map, 
 		return ended(ret, false, "Must pass in boolean for value of 'concurrent'"), nil
 	}
 	j.kwarg = j.kwarg.Set("concurrent", concurrent)
-	if pytext.Truth(c.Arg("ssh")) {
+	if value.Truth(c.Arg("ssh")) {
 		return ended(ret, false, noSSH), nil
 	}
-	o.args(c, wire.Map{{Key: "type", Value: "state"}, {Key: "tgt", Value: j.tgt}, {Key: "name", Value: c.Name}, {Key: "args", Value: o.command(c, j, false)}})
+	o.args(c, value.Map{{Key: "type", Value: "state"}, {Key: "tgt", Value: j.tgt}, {Key: "name", Value: c.Name}, {Key: "args", Value: o.command(c, j, false)}})
 	answers, err := o.minions.run(ctx, j)
 	if err != nil {
 		return nil, err
 	}
 	return judgeStates(ret, answers, judging{
-		allowed: allowed, failMinions: c.Arg("fail_minions"), expect: j.expect, test: pytext.Truth(c.Arg("test")) || c.Test,
+		allowed: allowed, failMinions: c.Arg("fail_minions"), expect: j.expect, test: value.Truth(c.Arg("test")) || c.Test,
 	}), nil
 }
 
 // function is salt.function: it has minions run an execution function.
-func (o orchestrator) function(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+func (o orchestrator) function(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	ret := started(c.Name)
 	j := job{
-		fun: c.Name, tgt: c.Arg("tgt"), tgtType: pytext.Str(c.Arg("tgt_type")), ret: c.Arg("ret"), retConfig: c.Arg("ret_config"), retKwarg: c.Arg("ret_kwargs"), timeout: c.Arg("timeout"),
-		batch: c.Arg("batch"), subset: c.Arg("subset"), expect: pytext.Truth(c.Arg("expect_minions")), failhard: o.failhard(c), user: c.User,
+		fun: c.Name, tgt: c.Arg("tgt"), tgtType: value.Str(c.Arg("tgt_type")), ret: c.Arg("ret"), retConfig: c.Arg("ret_config"), retKwarg: c.Arg("ret_kwargs"), timeout: c.Arg("timeout"),
+		batch: c.Arg("batch"), subset: c.Arg("subset"), expect: value.Truth(c.Arg("expect_minions")), failhard: o.failhard(c), user: c.User,
 	}
-	j.kwarg, _ = c.Arg("kwarg").(wire.Map)
+	j.kwarg, _ = c.Arg("kwarg").(value.Map)
 	switch arg := c.Arg("arg").(type) {
 	case string:
 		ret = ret.Set("warnings", []any{"Please specify 'arg' as a list of arguments."})
@@ -120,17 +119,17 @@ func (o orchestrator) function(ctx context.Context, c orchestrate.Call) (wire.Ma
 	case []any:
 		j.arg = arg
 	default:
-		if pytext.Truth(arg) {
-			return nil, fmt.Errorf("arg is to be a list of arguments, not %s", pytext.Repr(arg))
+		if value.Truth(arg) {
+			return nil, fmt.Errorf("arg is to be a list of arguments, not %s", value.Repr(arg))
 		}
 	}
 	if c.Test {
-		return ended(ret, nil, fmt.Sprintf("Function %s would be executed on target %s", c.Name, pytext.Str(j.tgt))), nil
+		return ended(ret, nil, fmt.Sprintf("Function %s would be executed on target %s", c.Name, value.Str(j.tgt))), nil
 	}
-	if pytext.Truth(c.Arg("ssh")) {
+	if value.Truth(c.Arg("ssh")) {
 		return ended(ret, false, noSSH), nil
 	}
-	o.args(c, wire.Map{{Key: "type", Value: "function"}, {Key: "tgt", Value: j.tgt}, {Key: "name", Value: c.Name}, {Key: "args", Value: o.command(c, j, true)}})
+	o.args(c, value.Map{{Key: "type", Value: "function"}, {Key: "tgt", Value: j.tgt}, {Key: "name", Value: c.Name}, {Key: "args", Value: o.command(c, j, true)}})
 	answers, err := o.minions.run(ctx, j)
 	switch {
 	case ctx.Err() != nil:
@@ -139,13 +138,13 @@ func (o orchestrator) function(ctx context.Context, c orchestrate.Call) (wire.Ma
 		return ended(ret, false, err.Error()), nil
 	}
 	judge := func(any) (bool, error) { return true, nil }
-	if fun := pytext.Str(c.Arg("fail_function")); pytext.Truth(c.Arg("fail_function")) {
+	if fun := value.Str(c.Arg("fail_function")); value.Truth(c.Arg("fail_function")) {
 		if !o.d.Modules.Has(fun) {
 			return nil, fmt.Errorf("fail_function %s is not available on this master; docs/template-functions.md lists what is", fun)
 		}
 		judge = func(returned any) (bool, error) {
 			v, err := o.d.Modules.Call(ctx, c.Master, fun, []any{returned}, nil)
-			return pytext.Truth(v), err
+			return value.Truth(v), err
 		}
 	}
 	return judgeFunction(ret, c.Name, answers, c.Arg("fail_minions"), judge)
@@ -156,23 +155,23 @@ func (o orchestrator) failhard(c orchestrate.Call) bool {
 }
 
 // command is a job as the event of its arguments shows it.
-func (o orchestrator) command(c orchestrate.Call, j job, function bool) wire.Map {
+func (o orchestrator) command(c orchestrate.Call, j job, function bool) value.Map {
 	kwarg := j.kwarg
 	if kwarg == nil {
-		kwarg = wire.Map{}
+		kwarg = value.Map{}
 	}
-	m := wire.Map{{Key: "arg", Value: append([]any{}, j.arg...)}, {Key: "kwarg", Value: kwarg}, {Key: "ret", Value: j.ret}, {Key: "timeout", Value: j.timeout}}
+	m := value.Map{{Key: "arg", Value: append([]any{}, j.arg...)}, {Key: "kwarg", Value: kwarg}, {Key: "ret", Value: j.ret}, {Key: "timeout", Value: j.timeout}}
 	add := func(key string, v any, there bool) {
 		if there {
-			m = append(m, wire.Pair{Key: key, Value: v})
+			m = append(m, value.Pair{Key: key, Value: v})
 		}
 	}
 	returner := func() {
-		add("ret_config", j.retConfig, pytext.Truth(j.retConfig))
-		add("ret_kwargs", j.retKwarg, pytext.Truth(j.retKwarg))
+		add("ret_config", j.retConfig, value.Truth(j.retConfig))
+		add("ret_kwargs", j.retKwarg, value.Truth(j.retKwarg))
 	}
 	window := func() {
-		add("batch", pytext.Str(j.batch), j.batch != nil)
+		add("batch", value.Str(j.batch), j.batch != nil)
 		add("subset", j.subset, j.subset != nil)
 	}
 	if function {
@@ -205,22 +204,22 @@ func joined(sls any) any {
 	}
 	names := make([]string, len(list))
 	for i, v := range list {
-		names[i] = pytext.Str(v)
+		names[i] = value.Str(v)
 	}
 	return strings.Join(names, ",")
 }
 
 // started is a return as the functions of module salt begin it.
-func started(name string) wire.Map {
-	return wire.Map{{Key: "name", Value: name}, {Key: "changes", Value: wire.Map{}}, {Key: "comment", Value: ""}, {Key: "result", Value: true}}
+func started(name string) value.Map {
+	return value.Map{{Key: "name", Value: name}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: ""}, {Key: "result", Value: true}}
 }
 
-func ended(ret wire.Map, result any, comment string) wire.Map {
+func ended(ret value.Map, result any, comment string) value.Map {
 	return ret.Set("result", result).Set("comment", comment)
 }
 
 // exempt are the minions of which a failure does not count. What is no list of them is ignored, with a warning.
-func exempt(ret wire.Map, v any) ([]string, wire.Map) {
+func exempt(ret value.Map, v any) ([]string, value.Map) {
 	switch v := v.(type) {
 	case nil:
 		return nil, ret
@@ -233,7 +232,7 @@ func exempt(ret wire.Map, v any) ([]string, wire.Map) {
 	case []any:
 		ids := make([]string, len(v))
 		for i := range v {
-			ids[i] = pytext.Str(v[i])
+			ids[i] = value.Str(v[i])
 		}
 		return ids, ret
 	}

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // checks are the functions of module test that ask for something of the master.
@@ -28,24 +27,24 @@ var pillarTypes = []struct {
 	{"present", "None", func(any) bool { return true }},
 	{"boolean", "<class 'bool'>", func(v any) bool { _, ok := v.(bool); return ok }},
 	{"integer", "<class 'int'>", func(v any) bool {
-		_, number := pytext.Int(v)
+		_, number := value.Int(v)
 		_, truth := v.(bool) // a bool is an int in Python
 		return number || truth
 	}},
 	{"string", "(<class 'str'>,)", func(v any) bool { _, ok := v.(string); return ok }},
 	{"listing", "<class 'list'>", func(v any) bool { _, ok := v.([]any); return ok }},
-	{"dictionary", "<class 'dict'>", func(v any) bool { _, ok := v.(wire.Map); return ok }},
+	{"dictionary", "<class 'dict'>", func(v any) bool { _, ok := v.(value.Map); return ok }},
 }
 
-func (p pillarCheck) run(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+func (p pillarCheck) run(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	asked := false
 	for _, t := range pillarTypes {
-		asked = asked || pytext.Truth(c.Arg(t.param))
+		asked = asked || value.Truth(c.Arg(t.param))
 	}
 	if !asked {
 		return nil, errors.New("Missing required argument text.") //nolint:staticcheck // Salt's text
 	}
-	failed, fine := wire.Map{}, wire.Map{} // key to the text of what is wrong, or of its type
+	failed, fine := value.Map{}, value.Map{} // key to the text of what is wrong, or of its type
 	for _, t := range pillarTypes {
 		keys, err := pillarKeys(c.Arg(t.param))
 		if err != nil {
@@ -57,11 +56,11 @@ func (p pillarCheck) run(ctx context.Context, c orchestrate.Call) (wire.Map, err
 			case err != nil:
 				return nil, err
 			case v == nil:
-				failed = failed.Set(pytext.Str(key), "is missing.\n")
+				failed = failed.Set(value.Str(key), "is missing.\n")
 			case !t.is(v):
-				failed = failed.Set(pytext.Str(key), "is not "+t.text+".\n")
+				failed = failed.Set(value.Str(key), "is not "+t.text+".\n")
 			default:
-				fine = fine.Set(pytext.Str(key), t.text)
+				fine = fine.Set(value.Str(key), t.text)
 			}
 		}
 	}
@@ -69,7 +68,7 @@ func (p pillarCheck) run(ctx context.Context, c orchestrate.Call) (wire.Map, err
 	for _, f := range failed {
 		comment += fmt.Sprintf("Pillar key \"%s\" %s", f.Key, f.Value)
 	}
-	if pytext.Truth(c.Arg("verbose")) && len(fine) > 0 {
+	if value.Truth(c.Arg("verbose")) && len(fine) > 0 {
 		comment += "Those keys passed the check:\n"
 		for _, f := range fine {
 			comment += fmt.Sprintf("- %s (%s)\n", f.Key, f.Value)
@@ -86,8 +85,8 @@ func pillarKeys(v any) ([]any, error) {
 	case []any:
 		return v, nil
 	default:
-		if pytext.Truth(v) {
-			return nil, fmt.Errorf("%s is neither a key nor a list of keys", pytext.Repr(v))
+		if value.Truth(v) {
+			return nil, fmt.Errorf("%s is neither a key nor a list of keys", value.Repr(v))
 		}
 	}
 	return nil, nil

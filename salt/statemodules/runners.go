@@ -8,16 +8,15 @@ import (
 	"strings"
 	"sync"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // maxParallelRunners is how many runners one state may start at a time. What all states start together is bounded by the runners themselves.
 const maxParallelRunners = 256
 
 // runner is salt.runner: a runner function of this master.
-func (o orchestrator) runner(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+func (o orchestrator) runner(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	if c.Test {
 		return tried(c.Name, fmt.Sprintf("Runner function '%s' would be executed.", c.Name)), nil
 	}
@@ -39,11 +38,11 @@ func (o orchestrator) runner(ctx context.Context, c orchestrate.Call) (wire.Map,
 }
 
 // wheel is salt.wheel: a wheel function of this master.
-func (o orchestrator) wheel(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+func (o orchestrator) wheel(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	if c.Test {
 		return tried(c.Name, fmt.Sprintf("Wheel function '%s' would be executed.", c.Name)), nil
 	}
-	kwargs := wire.Map{}
+	kwargs := value.Map{}
 	for _, p := range c.Args.Without("name") {
 		if name, _ := p.Key.(string); !strings.HasPrefix(name, "__") {
 			kwargs = append(kwargs, p)
@@ -57,13 +56,13 @@ func (o orchestrator) wheel(ctx context.Context, c orchestrate.Call) (wire.Map, 
 }
 
 // tried is the return of a try.
-func tried(name, comment string) wire.Map {
-	return wire.Map{{Key: "name", Value: name}, {Key: "result", Value: nil}, {Key: "changes", Value: wire.Map{}}, {Key: "comment", Value: comment}}
+func tried(name, comment string) value.Map {
+	return value.Map{{Key: "name", Value: name}, {Key: "result", Value: nil}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: comment}}
 }
 
 // ran is the return of a state that ran one function.
-func ran(kind, name string, out Outcome) wire.Map {
-	if m, ok := out.Return.(wire.Map); ok {
+func ran(kind, name string, out Outcome) value.Map {
+	if m, ok := out.Return.(value.Map); ok {
 		if _, failed := m.Get("Error"); failed {
 			out.Success = false
 		}
@@ -72,19 +71,19 @@ func ran(kind, name string, out Outcome) wire.Map {
 	if !out.Success {
 		word = "failed"
 	}
-	ret := orchestrate.Return(name, wire.Map{{Key: "return", Value: out.Return}}, out.Success, fmt.Sprintf("%s function '%s' %s.", kind, name, word))
+	ret := orchestrate.Return(name, value.Map{{Key: "return", Value: out.Return}}, out.Success, fmt.Sprintf("%s function '%s' %s.", kind, name, word))
 	return ret.Set("__jid__", out.JID)
 }
 
 // arguments are arg and kwarg of a state.
-func arguments(arg, kwarg any) ([]any, wire.Map, error) {
+func arguments(arg, kwarg any) ([]any, value.Map, error) {
 	args, ok := arg.([]any)
-	if !ok && pytext.Truth(arg) {
-		return nil, nil, fmt.Errorf("arg is to be a list of arguments, not %s", pytext.Repr(arg))
+	if !ok && value.Truth(arg) {
+		return nil, nil, fmt.Errorf("arg is to be a list of arguments, not %s", value.Repr(arg))
 	}
-	kwargs, ok := kwarg.(wire.Map)
-	if !ok && pytext.Truth(kwarg) {
-		return nil, nil, fmt.Errorf("kwarg is to be a map of arguments, not %s", pytext.Repr(kwarg))
+	kwargs, ok := kwarg.(value.Map)
+	if !ok && value.Truth(kwarg) {
+		return nil, nil, fmt.Errorf("kwarg is to be a map of arguments, not %s", value.Repr(kwarg))
 	}
 	return args, slices.Clone(kwargs), nil
 }
@@ -103,12 +102,12 @@ func (o orchestrator) order(ctx context.Context, c orchestrate.Call, r Order) (O
 	shown, wrong := o.d.Runners.Check(r)
 	kwargs := shown.Kwargs
 	if kwargs == nil {
-		kwargs = wire.Map{}
+		kwargs = value.Map{}
 	}
 	if r.Wheel {
-		o.args(c, wire.Map{{Key: "type", Value: "wheel"}, {Key: "name", Value: r.Fun}, {Key: "args", Value: kwargs}})
+		o.args(c, value.Map{{Key: "type", Value: "wheel"}, {Key: "name", Value: r.Fun}, {Key: "args", Value: kwargs}})
 	} else {
-		o.args(c, wire.Map{{Key: "type", Value: "runner"}, {Key: "name", Value: r.Fun}, {Key: "args", Value: append([]any{}, shown.Args...)}, {Key: "kwargs", Value: kwargs}})
+		o.args(c, value.Map{{Key: "type", Value: "runner"}, {Key: "name", Value: r.Fun}, {Key: "args", Value: append([]any{}, shown.Args...)}, {Key: "kwargs", Value: kwargs}})
 	}
 	if wrong != nil {
 		return Outcome{}, wrong
@@ -117,10 +116,10 @@ func (o orchestrator) order(ctx context.Context, c orchestrate.Call, r Order) (O
 }
 
 // parallelRunners is salt.parallel_runners: several runners at the same time.
-func (o orchestrator) parallelRunners(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+func (o orchestrator) parallelRunners(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	orders, err := parallelOrders(c)
 	if err != nil {
-		return wire.Map{{Key: "name", Value: c.Name}, {Key: "result", Value: false}, {Key: "changes", Value: wire.Map{}}, {Key: "comment", Value: err.Error()}}, nil
+		return value.Map{{Key: "name", Value: c.Name}, {Key: "result", Value: false}, {Key: "changes", Value: value.Map{}}, {Key: "comment", Value: err.Error()}}, nil
 	}
 	if c.Test {
 		names := make([]string, len(orders))
@@ -160,9 +159,9 @@ var errRunners = errors.New("The runners parameter must be a string or dict.") /
 func parallelOrders(c orchestrate.Call) ([]parallel, error) {
 	given := c.Arg("runners")
 	if name, ok := given.(string); ok {
-		given = wire.Map{{Key: name, Value: nil}}
+		given = value.Map{{Key: name, Value: nil}}
 	}
-	m, ok := given.(wire.Map)
+	m, ok := given.(value.Map)
 	if !ok {
 		return nil, errRunners
 	}
@@ -171,7 +170,7 @@ func parallelOrders(c orchestrate.Call) ([]parallel, error) {
 	}
 	orders := make([]parallel, len(m))
 	for i, p := range m {
-		id := pytext.Str(p.Key)
+		id := value.Str(p.Key)
 		config := repacked(p.Value)
 		_, kwargs, err := arguments(nil, config["kwarg"])
 		if err != nil {
@@ -179,7 +178,7 @@ func parallelOrders(c orchestrate.Call) ([]parallel, error) {
 		}
 		fun := id
 		if name, ok := config["name"]; ok {
-			fun = pytext.Str(name)
+			fun = value.Str(name)
 		}
 		orders[i] = parallel{id: id, order: Order{Fun: fun, Kwargs: kwargs, User: c.User}}
 	}
@@ -189,14 +188,14 @@ func parallelOrders(c orchestrate.Call) ([]parallel, error) {
 // repacked is a list of maps as one map; what is no map is left out.
 func repacked(v any) map[string]any {
 	list, ok := v.([]any)
-	if m, one := v.(wire.Map); one && !ok {
+	if m, one := v.(value.Map); one && !ok {
 		list = []any{m}
 	}
 	out := make(map[string]any)
 	for _, e := range list {
-		m, _ := e.(wire.Map)
+		m, _ := e.(value.Map)
 		for _, p := range m {
-			out[pytext.Str(p.Key)] = p.Value
+			out[value.Str(p.Key)] = p.Value
 		}
 	}
 	return out
@@ -204,10 +203,10 @@ func repacked(v any) map[string]any {
 
 // judgeRunners ends the return of salt.parallel_runners. Salt looks for the return code of orchestrations where they no longer have it, so that none
 // ever fails; here it counts.
-func judgeRunners(name string, runners []parallel, nested func(any, int) string) wire.Map {
+func judgeRunners(name string, runners []parallel, nested func(any, int) string) value.Map {
 	highstate := true
 	for _, r := range runners {
-		m, _ := r.out.Return.(wire.Map)
+		m, _ := r.out.Return.(value.Map)
 		_, data := m.Get("data")
 		highstate = highstate && data && m.String("outputter") == "highstate"
 	}
@@ -235,27 +234,27 @@ func judgeRunners(name string, runners []parallel, nested func(any, int) string)
 		}
 		comment = fmt.Sprintf("Runners %s failed.", strings.Join(ids, ", "))
 	}
-	changes := wire.Map{}
+	changes := value.Map{}
 	for _, r := range runners {
 		if !highstate {
-			changes = append(changes, wire.Pair{Key: r.id, Value: r.out.Return})
+			changes = append(changes, value.Pair{Key: r.id, Value: r.out.Return})
 			continue
 		}
-		m, _ := r.out.Return.(wire.Map)
+		m, _ := r.out.Return.(value.Map)
 		data, _ := m.Get("data")
-		if found := changesIn(data); pytext.Truth(found) {
-			changes = append(changes, wire.Pair{Key: r.id, Value: found})
+		if found := changesIn(data); value.Truth(found) {
+			changes = append(changes, value.Pair{Key: r.id, Value: found})
 		}
 	}
 	if !highstate {
-		changes = wire.Map{{Key: "ret", Value: changes}}
+		changes = value.Map{{Key: "ret", Value: changes}}
 	}
-	return wire.Map{{Key: "name", Value: name}, {Key: "result", Value: len(failed) == 0}, {Key: "changes", Value: changes}, {Key: "comment", Value: comment}}
+	return value.Map{{Key: "name", Value: name}, {Key: "result", Value: len(failed) == 0}, {Key: "changes", Value: changes}, {Key: "comment", Value: comment}}
 }
 
 // exitCode is by which a returned map says that it failed.
 func exitCode(v any) int {
-	m, _ := v.(wire.Map)
+	m, _ := v.(value.Map)
 	for _, key := range []string{"exit_code", "retcode"} {
 		code, _ := m.Get(key)
 		if n, ok := wholeNumber(code); ok && n != 0 {
@@ -267,22 +266,22 @@ func exitCode(v any) int {
 
 // changesIn finds the changes of states in what an orchestration returned.
 func changesIn(v any) any {
-	m, ok := v.(wire.Map)
+	m, ok := v.(value.Map)
 	if !ok {
 		return nil
 	}
 	if changes, ok := m.Get("changes"); ok {
-		if inner, ok := changes.(wire.Map); ok && inner.String("out") == "highstate" {
+		if inner, ok := changes.(value.Map); ok && inner.String("out") == "highstate" {
 			if ret, ok := inner.Get("ret"); ok {
 				return ret
 			}
 		}
 		return changes
 	}
-	found := wire.Map{}
+	found := value.Map{}
 	for _, p := range m {
-		if changes := changesIn(p.Value); pytext.Truth(changes) {
-			found = append(found, wire.Pair{Key: p.Key, Value: changes})
+		if changes := changesIn(p.Value); value.Truth(changes) {
+			found = append(found, value.Pair{Key: p.Key, Value: changes})
 		}
 	}
 	return found

@@ -18,18 +18,17 @@ import (
 	"time"
 
 	"clustermaster/internal/answers"
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
 	"clustermaster/salt/gather"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/salt/output"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // prepared is a master whose minions and runners do what a case of testdata/cases.yaml says.
 type prepared struct {
-	c       wire.Map
+	c       value.Map
 	mu      sync.Mutex // guards calls, events, streams
 	calls   []any
 	events  []any
@@ -37,9 +36,9 @@ type prepared struct {
 	made    atomic.Int64        // job ids
 }
 
-func (p *prepared) minions() wire.Map {
+func (p *prepared) minions() value.Map {
 	v, _ := p.c.Get("minions")
-	m, _ := v.(wire.Map)
+	m, _ := v.(value.Map)
 	return m
 }
 
@@ -49,8 +48,8 @@ type stream chan gather.Event
 func (s stream) C() <-chan gather.Event { return s }
 func (s stream) Close()                 {}
 
-func packed(t any) wire.Raw {
-	b, err := wire.Pack(t)
+func packed(t any) value.Raw {
+	b, err := value.Pack(t)
 	if err != nil {
 		panic(err)
 	}
@@ -85,7 +84,7 @@ func (p *prepared) Publish(_ context.Context, job gather.Publish) (gather.Publis
 	defer p.mu.Unlock()
 	out := gather.Published{JID: job.JID}
 	if job.Fun != "saltutil.find_job" {
-		p.calls = append(p.calls, []any{job.Fun, pytext.Plain(job.Tgt), job.TgtType, append([]any{}, job.Arg...)})
+		p.calls = append(p.calls, []any{job.Fun, value.Plain(job.Tgt), job.TgtType, append([]any{}, job.Arg...)})
 	}
 	if e := p.c.String("error"); e != "" {
 		out.Error = e
@@ -108,7 +107,7 @@ func (p *prepared) Publish(_ context.Context, job gather.Publish) (gather.Publis
 		out.Minions = slices.DeleteFunc(out.Minions, func(id string) bool { return !slices.Contains(only, id) })
 	}
 	for _, m := range p.minions() {
-		id, does := m.Key.(string), m.Value.(wire.Map)
+		id, does := m.Key.(string), m.Value.(value.Map)
 		ret, returns := does.Get("ret")
 		if !returns || !slices.Contains(out.Minions, id) {
 			continue
@@ -117,7 +116,7 @@ func (p *prepared) Publish(_ context.Context, job gather.Publish) (gather.Publis
 		if !told {
 			code = int64(0)
 		}
-		e := gather.Event{Tag: "salt/job/" + job.JID + "/ret/" + id, Data: packed(wire.Map{{Key: "id", Value: id}, {Key: "return", Value: ret}, {Key: "retcode", Value: code}})}
+		e := gather.Event{Tag: "salt/job/" + job.JID + "/ret/" + id, Data: packed(value.Map{{Key: "id", Value: id}, {Key: "return", Value: ret}, {Key: "retcode", Value: code}})}
 		for _, s := range p.streams[job.JID] {
 			s <- e
 		}
@@ -137,7 +136,7 @@ func (p *prepared) ReadReturns(context.Context, string, []string, func(string, g
 
 func (p *prepared) functions(name string) ([]any, bool) {
 	v, _ := p.c.Get("functions")
-	m, _ := v.(wire.Map)
+	m, _ := v.(value.Map)
 	params, ok := m.Get(name)
 	return elements(params), ok
 }
@@ -164,10 +163,10 @@ func (p *prepared) Run(_ context.Context, o Order) (Outcome, error) {
 	if o.Wheel {
 		word = "wheel"
 	}
-	p.calls = append(p.calls, []any{word, o.Fun, append([]any{}, o.Args...), append(wire.Map{}, o.Kwargs...)})
+	p.calls = append(p.calls, []any{word, o.Fun, append([]any{}, o.Args...), append(value.Map{}, o.Kwargs...)})
 	v, _ := p.c.Get("returns")
-	ret, _ := v.(wire.Map).Get(o.Fun)
-	out := ret.(wire.Map)
+	ret, _ := v.(value.Map).Get(o.Fun)
+	out := ret.(value.Map)
 	returned, _ := out.Get("return")
 	success, told := out.Get("success")
 	return Outcome{JID: "JID", Return: returned, Success: !told || success == true}, nil
@@ -177,7 +176,7 @@ func (p *prepared) Run(_ context.Context, o Order) (Outcome, error) {
 type judge struct{ Modules }
 
 func (judge) Has(fun string) bool { return fun == "test.is_good" }
-func (judge) Call(_ context.Context, _ modules.Minion, _ string, args []any, _ wire.Map) (any, error) {
+func (judge) Call(_ context.Context, _ modules.Minion, _ string, args []any, _ value.Map) (any, error) {
 	return args[0] == "good", nil
 }
 
@@ -185,7 +184,7 @@ func (p *prepared) deps() Deps {
 	return Deps{
 		Minions: p, Runners: p, Modules: judge{}, Timeout: 5 * time.Second, GatherJobTimeout: 10 * time.Second,
 		Failhard: truth(p.c, "failhard"),
-		Fire: func(tag string, data wire.Map) {
+		Fire: func(tag string, data value.Map) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.events = append(p.events, []any{tag, data})
@@ -196,20 +195,20 @@ func (p *prepared) deps() Deps {
 	}
 }
 
-func truth(m wire.Map, key string) bool {
+func truth(m value.Map, key string) bool {
 	v, _ := m.Get(key)
-	return pytext.Truth(v)
+	return value.Truth(v)
 }
 
 // call runs a function as package state does: parameters first, given or default, then further keywords.
-func call(ctx context.Context, f orchestrate.Function, c orchestrate.Call, given wire.Map) (wire.Map, error) {
+func call(ctx context.Context, f orchestrate.Function, c orchestrate.Call, given value.Map) (value.Map, error) {
 	c.Name = given.String("name")
 	for _, p := range f.Params {
 		v, ok := given.Get(p.Name)
 		if !ok {
 			v = p.Default
 		}
-		c.Args = append(c.Args, wire.Pair{Key: p.Name, Value: v})
+		c.Args = append(c.Args, value.Pair{Key: p.Name, Value: v})
 	}
 	for _, p := range given {
 		if !slices.ContainsFunc(f.Params, func(q orchestrate.Param) bool { return q.Name == p.Key }) {
@@ -235,7 +234,7 @@ func cases(t *testing.T) []any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return yaml11.ToWire(loaded).([]any)
+	return loaded.([]any)
 }
 
 // answersPath holds what Salt's functions answered, a line for each case.
@@ -249,7 +248,7 @@ func TestSaltmodIsSalts(t *testing.T) {
 	if venvs == "" {
 		t.Skip("needs CLUSTERMASTER_SALT_VENVS; run make test")
 	}
-	asked, err := pytext.JSON(cases(t), pytext.JSONStyle{Indent: -1})
+	asked, err := value.JSON(cases(t), value.JSONStyle{Indent: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +285,7 @@ func TestSaltmod(t *testing.T) {
 		t.Fatalf("%d answers of %d", len(answers), len(list))
 	}
 	for i, one := range list {
-		c := one.(wire.Map)
+		c := one.(value.Map)
 		want := tookText.ReplaceAllString(answers[i], "seen in SPAN seconds")
 		t.Run(c.String("name"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -338,7 +337,7 @@ func TestSignatures(t *testing.T) {
 		if name == "module.run" || name == "module.mod_watch" { // Salt's takes the name among its keywords, and always has it
 			params = []any{}
 		}
-		got, err := pytext.JSON([]any{name, params, all[name].VarKwargs}, pytext.JSONStyle{Indent: -1})
+		got, err := value.JSON([]any{name, params, all[name].VarKwargs}, value.JSONStyle{Indent: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,7 +348,7 @@ func TestSignatures(t *testing.T) {
 }
 
 // prepare runs a case and writes what became of it as testdata/states.py does.
-func prepare(t *testing.T, c wire.Map) string {
+func prepare(t *testing.T, c value.Map) string {
 	p := &prepared{c: c}
 	d := p.deps()
 	f, ok := New(d).Lookup(c.String("fun"))
@@ -357,17 +356,17 @@ func prepare(t *testing.T, c wire.Map) string {
 		t.Fatalf("no function %s", c.String("fun"))
 	}
 	given, _ := c.Get("args")
-	ret, err := call(t.Context(), f, orchestrate.Call{JID: "ORCH", Env: "base", User: "root", Test: truth(c, "test")}, given.(wire.Map))
+	ret, err := call(t.Context(), f, orchestrate.Call{JID: "ORCH", Env: "base", User: "root", Test: truth(c, "test")}, given.(value.Map))
 	if err != nil {
 		t.Log(err)
-		ret = wire.Map{{Key: "exception", Value: err.Error()}}
+		ret = value.Map{{Key: "exception", Value: err.Error()}}
 	}
 	for _, key := range []string{"batch", "subset"} { // Salt's function leaves what they ask for to its client
-		if _, ok := given.(wire.Map).Get(key); ok {
+		if _, ok := given.(value.Map).Get(key); ok {
 			p.calls = nil
 		}
 	}
-	text, err := pytext.JSON(wire.Map{{Key: "ret", Value: ret}, {Key: "events", Value: append([]any{}, p.events...)}, {Key: "calls", Value: append([]any{}, p.calls...)}}, pytext.JSONStyle{Indent: -1})
+	text, err := value.JSON(value.Map{{Key: "ret", Value: ret}, {Key: "events", Value: append([]any{}, p.events...)}, {Key: "calls", Value: append([]any{}, p.calls...)}}, value.JSONStyle{Indent: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,19 +9,18 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/modules"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // reinterpreted reads what a stateful command says of itself, as JSON or in its last line as name=value, and takes it for the state's return.
-func reinterpreted(ret wire.Map, stateful bool) (wire.Map, error) {
+func reinterpreted(ret value.Map, stateful bool) (value.Map, error) {
 	if !stateful {
 		return ret, nil
 	}
 	given, _ := ret.Get("changes")
-	done, _ := given.(wire.Map)
-	ret = ret.Set("changes", wire.Map{}).Set("comment", "")
+	done, _ := given.(value.Map)
+	ret = ret.Set("changes", value.Map{}).Set("comment", "")
 	out := done.String("stdout")
 	if out == "" {
 		if said := done.String("stderr"); said != "" {
@@ -29,16 +28,16 @@ func reinterpreted(ret wire.Map, stateful bool) (wire.Map, error) {
 		}
 		return ret, nil
 	}
-	fail := func(comment string, changes wire.Map) (wire.Map, error) {
+	fail := func(comment string, changes value.Map) (value.Map, error) {
 		return ret.Set("comment", comment).Set("result", false).Set("changes", changes), nil
 	}
 	said, isJSON := decodeJSON(out)
 	end := -1
-	var data wire.Map
+	var data value.Map
 	if isJSON {
-		m, ok := said.(wire.Map)
+		m, ok := said.(value.Map)
 		if !ok {
-			return fail("script JSON output must be a JSON object (e.g., {})!", wire.Map{})
+			return fail("script JSON output must be a JSON object (e.g., {})!", value.Map{})
 		}
 		data = m
 	} else {
@@ -78,18 +77,18 @@ func reinterpreted(ret wire.Map, stateful bool) (wire.Map, error) {
 }
 
 // truthWord is what a stateful command says of changed.
-func truthWord(data wire.Map) (bool, error) {
+func truthWord(data value.Map) (bool, error) {
 	v, ok := data.Get("changed")
 	if !ok {
 		return false, nil
 	}
-	switch strings.ToLower(pytext.Str(v)) {
+	switch strings.ToLower(value.Str(v)) {
 	case "true", "yes", "1":
 		return true, nil
 	case "false", "no", "0":
 		return false, nil
 	}
-	return false, fmt.Errorf("Failed parsing boolean value: %s", pytext.Str(v)) //nolint:staticcheck // Salt's text
+	return false, fmt.Errorf("Failed parsing boolean value: %s", value.Str(v)) //nolint:staticcheck // Salt's text
 }
 
 // shown is the output without what the command said of itself: its last line, of which Salt leaves all but the last letter if it is the only one.
@@ -162,7 +161,7 @@ func jsonList(d *json.Decoder, depth int) (any, error) {
 
 // jsonMap reads a map; of a key that is there twice the last value counts, in the first place.
 func jsonMap(d *json.Decoder, depth int) (any, error) {
-	m, at := wire.Map{}, make(map[string]int)
+	m, at := value.Map{}, make(map[string]int)
 	for d.More() {
 		token, err := d.Token()
 		if err != nil {
@@ -178,7 +177,7 @@ func jsonMap(d *json.Decoder, depth int) (any, error) {
 			continue
 		}
 		at[key] = len(m)
-		m = append(m, wire.Pair{Key: key, Value: v})
+		m = append(m, value.Pair{Key: key, Value: v})
 	}
 	_, err := d.Token()
 	return m, err

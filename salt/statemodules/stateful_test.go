@@ -7,11 +7,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
-func ranWith(stdout string) wire.Map {
+func ranWith(stdout string) value.Map {
 	return args("name", "n", "changes", args("pid", int64(1), "retcode", int64(0), "stdout", stdout, "stderr", ""), "result", true, "comment", "run")
 }
 
@@ -39,7 +38,7 @@ func TestStateful(t *testing.T) {
 		}
 		changes, _ := ret.Get("changes")
 		result, _ := ret.Get("result")
-		if got := pytext.Str(changes); tt.changes != "" && got != tt.changes || pytext.Str(result) != tt.result || ret.String("comment") != tt.comment {
+		if got := value.Str(changes); tt.changes != "" && got != tt.changes || value.Str(result) != tt.result || ret.String("comment") != tt.comment {
 			t.Errorf("%s: %s %v %q\nwant %s %s %q", tt.name, got, result, ret.String("comment"), tt.changes, tt.result, tt.comment)
 		}
 	}
@@ -57,7 +56,7 @@ func FuzzStateful(f *testing.F) {
 		ret, err := reinterpreted(ranWith(stdout), true)
 		if err == nil {
 			changes, _ := ret.Get("changes")
-			if m, ok := changes.(wire.Map); !ok || utf8.ValidString(stdout) && !utf8.ValidString(m.String("stdout")) {
+			if m, ok := changes.(value.Map); !ok || utf8.ValidString(stdout) && !utf8.ValidString(m.String("stdout")) {
 				t.Errorf("changes %v", changes)
 			}
 		}
@@ -71,7 +70,7 @@ func FuzzStateful(f *testing.F) {
 
 func plainJSON(v any) any {
 	switch v := v.(type) {
-	case wire.Map:
+	case value.Map:
 		out := make(map[string]any, len(v))
 		for _, p := range v {
 			out[p.Key.(string)] = plainJSON(p.Value)

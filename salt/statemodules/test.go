@@ -6,9 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Test is the module test: states that do nothing, but say so in every way.
@@ -29,18 +28,18 @@ func Test() orchestrate.Table {
 	}
 }
 
-func pretended() wire.Map {
-	return wire.Map{{Key: "testing", Value: wire.Map{{Key: "old", Value: "Unchanged"}, {Key: "new", Value: "Something pretended to change"}}}}
+func pretended() value.Map {
+	return value.Map{{Key: "testing", Value: value.Map{{Key: "old", Value: "Unchanged"}, {Key: "new", Value: "Something pretended to change"}}}}
 }
 
-func testNop(_ context.Context, c orchestrate.Call) (wire.Map, error) {
+func testNop(_ context.Context, c orchestrate.Call) (value.Map, error) {
 	return orchestrate.Return(c.Name, nil, true, "Success!"), nil
 }
 
 // testOutcome makes a function of a fixed outcome. tried is the comment of a try, whose result is nil if there would be changes; "": tries are no
 // different.
-func testOutcome(result, changes bool, comment, tried string) func(context.Context, orchestrate.Call) (wire.Map, error) {
-	return func(_ context.Context, c orchestrate.Call) (wire.Map, error) {
+func testOutcome(result, changes bool, comment, tried string) func(context.Context, orchestrate.Call) (value.Map, error) {
+	return func(_ context.Context, c orchestrate.Call) (value.Map, error) {
 		said, ok := c.Args.Get("comment")
 		if !ok {
 			said = comment
@@ -59,7 +58,7 @@ func testOutcome(result, changes bool, comment, tried string) func(context.Conte
 	}
 }
 
-func testConfigurable(_ context.Context, c orchestrate.Call) (wire.Map, error) {
+func testConfigurable(_ context.Context, c orchestrate.Call) (value.Map, error) {
 	changes, err := choice(c.Arg("changes"), "You have specified the state option 'changes' with invalid arguments. It must be either True, False, or 'Random'")
 	if err != nil {
 		return nil, err
@@ -85,14 +84,14 @@ func testConfigurable(_ context.Context, c orchestrate.Call) (wire.Map, error) {
 		return ret, nil
 	}
 	switch {
-	case pytext.Truth(c.Arg("allow_test_mode_failure")) && c.Arg("result") == false:
+	case value.Truth(c.Arg("allow_test_mode_failure")) && c.Arg("result") == false:
 		ret = ret.Set("result", false)
 	case c.Arg("changes") == false:
 		ret = ret.Set("result", true)
 	default:
 		ret = ret.Set("result", nil)
 	}
-	if !pytext.Truth(c.Arg("comment")) {
+	if !value.Truth(c.Arg("comment")) {
 		ret = ret.Set("comment", "This is a test")
 	}
 	return ret, nil
@@ -103,20 +102,20 @@ func choice(v any, wrong string) (bool, error) {
 	if b, ok := v.(bool); ok {
 		return b, nil
 	}
-	if strings.EqualFold(pytext.Str(v), "random") {
+	if strings.EqualFold(value.Str(v), "random") {
 		return rand.IntN(2) == 0, nil
 	}
 	return false, errors.New(wrong)
 }
 
-func testNotification(_ context.Context, c orchestrate.Call) (wire.Map, error) {
-	if !pytext.Truth(c.Arg("text")) {
+func testNotification(_ context.Context, c orchestrate.Call) (value.Map, error) {
+	if !value.Truth(c.Arg("text")) {
 		return nil, errors.New("Missing required argument text.") //nolint:staticcheck // Salt's text
 	}
 	return orchestrate.Return(c.Name, nil, true, c.Arg("text")), nil
 }
 
-func testWatch(_ context.Context, c orchestrate.Call) (wire.Map, error) {
+func testWatch(_ context.Context, c orchestrate.Call) (value.Map, error) {
 	changed := []any{}
 	for _, w := range c.Watched {
 		if w.Changed {
@@ -129,8 +128,8 @@ func testWatch(_ context.Context, c orchestrate.Call) (wire.Map, error) {
 		}
 		return fallback
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "name", Value: c.Name}, {Key: "result", Value: given("result", true)}, {Key: "comment", Value: given("comment", "Watch statement fired.")},
-		{Key: "changes", Value: given("changes", wire.Map{{Key: "Requisites with changes", Value: changed}})},
+		{Key: "changes", Value: given("changes", value.Map{{Key: "Requisites with changes", Value: changed}})},
 	}, nil
 }

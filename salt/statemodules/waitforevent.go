@@ -7,24 +7,23 @@ import (
 	"time"
 
 	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/gather"
 	"clustermaster/salt/orchestrate"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // waitForEvent is salt.wait_for_event: it returns when each id of a list was named by an event of any master, or after its timeout.
-func (o orchestrator) waitForEvent(ctx context.Context, c orchestrate.Call) (wire.Map, error) {
+func (o orchestrator) waitForEvent(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	ret := ended(started(c.Name), false, "")
 	if c.Test {
 		return ended(ret, nil, fmt.Sprintf("Orchestration would wait for event '%s'", c.Name)), nil
 	}
-	if node := pytext.Str(c.Arg("node")); node != "master" {
+	if node := value.Str(c.Arg("node")); node != "master" {
 		return ended(ret, false, fmt.Sprintf("There are no events of node '%s' on a master; leave node out", node)), nil
 	}
 	limit, ok := seconds(c.Arg("timeout"))
 	if !ok {
-		return nil, fmt.Errorf("timeout is to be a number of seconds, not %s", pytext.Repr(c.Arg("timeout")))
+		return nil, fmt.Errorf("timeout is to be a number of seconds, not %s", value.Repr(c.Arg("timeout")))
 	}
 	left, ok := c.Arg("id_list").([]any)
 	if !ok {
@@ -35,7 +34,7 @@ func (o orchestrator) waitForEvent(ctx context.Context, c orchestrate.Call) (wir
 		return nil, fmt.Errorf("subscribe to %s: %w", c.Name, err)
 	}
 	defer events.Close()
-	w := waiting{tag: c.Name, key: pytext.Str(c.Arg("event_id")), left: append([]any{}, left...)}
+	w := waiting{tag: c.Name, key: value.Str(c.Arg("event_id")), left: append([]any{}, left...)}
 	begun := time.Now()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -56,7 +55,7 @@ func (o orchestrator) waitForEvent(ctx context.Context, c orchestrate.Call) (wir
 			return nil, ctx.Err()
 		}
 	}
-	return ended(w.seenIn(ret), true, fmt.Sprintf("All events seen in %s seconds.", pytext.Float(time.Since(begun).Seconds()))), nil
+	return ended(w.seenIn(ret), true, fmt.Sprintf("All events seen in %s seconds.", value.Float(time.Since(begun).Seconds()))), nil
 }
 
 // waiting is what a state still waits for.
@@ -78,7 +77,7 @@ func (w *waiting) take(e gather.Event) {
 	found, _ := data.Get(w.key)
 	if found == nil {
 		inner, _ := data.Get("data")
-		m, _ := inner.(wire.Map)
+		m, _ := inner.(value.Map)
 		found, _ = m.Get(w.key)
 	}
 	switch found := found.(type) {
@@ -104,11 +103,11 @@ func (w *waiting) take(e gather.Event) {
 	}
 }
 
-func (w *waiting) seenIn(ret wire.Map) wire.Map {
+func (w *waiting) seenIn(ret value.Map) value.Map {
 	if len(w.seen) == 0 {
 		return ret
 	}
-	return ret.Set("changes", wire.Map{{Key: "minions_seen", Value: w.seen}})
+	return ret.Set("changes", value.Map{{Key: "minions_seen", Value: w.seen}})
 }
 
 func containsValue(list []any, v any) bool {
@@ -121,7 +120,7 @@ func containsValue(list []any, v any) bool {
 }
 
 // sameValue compares as Python does for what ids are made of: texts and numbers.
-func sameValue(a, b any) bool { return pytext.Repr(a) == pytext.Repr(b) }
+func sameValue(a, b any) bool { return value.Repr(a) == value.Repr(b) }
 
 // globPrefix is the text that every tag begins with that matches a glob, so that the other masters need not send the rest.
 func globPrefix(glob string) string {

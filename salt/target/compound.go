@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"clustermaster/value"
 )
 
 // maxDepth bounds the nesting of a compound expression, maxWords its length with nodegroups written out.
@@ -180,7 +182,7 @@ func (p *parser) term(w string, negated bool) expr {
 	}
 	engine, delimiter, pattern := parts[1]+parts[3], parts[2], parts[4]
 	if delimiter == "" {
-		delimiter = DefaultDelimiter
+		delimiter = value.Delimiter
 	}
 	tgtType := ""
 	switch engine {

@@ -9,26 +9,26 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // large is a world of many minions, one of them with grains that are made to be searched for long.
 type large struct {
 	ids  []string
-	deep wire.Map
+	deep value.Map
 }
 
 func newLarge(n int) large {
-	l := large{ids: make([]string, n), deep: wire.Map{}}
+	l := large{ids: make([]string, n), deep: value.Map{}}
 	for i := range l.ids {
 		l.ids[i] = fmt.Sprintf("%s-%06d", strings.Repeat("a", 200), i)
 	}
 	for i := range 40 {
-		inner := wire.Map{}
+		inner := value.Map{}
 		for j := range 40 {
-			inner = append(inner, wire.Pair{Key: fmt.Sprintf("k%d", j), Value: strings.Repeat("a", 100)})
+			inner = append(inner, value.Pair{Key: fmt.Sprintf("k%d", j), Value: strings.Repeat("a", 100)})
 		}
-		l.deep = append(l.deep, wire.Pair{Key: fmt.Sprintf("k%d", i), Value: inner})
+		l.deep = append(l.deep, value.Pair{Key: fmt.Sprintf("k%d", i), Value: inner})
 	}
 	return l
 }
@@ -42,7 +42,7 @@ func (l large) Ask(ctx context.Context, q Question, fn func(string, Hits)) (stri
 		if j.Err() != nil || ctx.Err() != nil { // as the ring store does
 			break
 		}
-		fn(id, j.Minion(false, wire.Map{{Key: "top", Value: l.deep}, {Key: "id", Value: id}}))
+		fn(id, j.Minion(false, value.Map{{Key: "top", Value: l.deep}, {Key: "id", Value: id}}))
 	}
 	return "", errors.Join(j.Err(), ctx.Err())
 }

@@ -1,14 +1,10 @@
 package target
 
 import (
-	"fmt"
-	"math"
-	"strconv"
 	"strings"
 
 	"clustermaster/internal/pyregex"
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // leafKind is how the last part of a grain or pillar target is compared. All compare lower-cased text.
@@ -38,9 +34,9 @@ const (
 )
 
 // deepMatcher returns the test of a path such as "os:Debian" or "a:b:*". It tells done how many steps it took.
-func deepMatcher(text, delimiter string, kind leafKind, regex *pyregex.Budget, done func(steps int)) func(wire.Map) bool {
+func deepMatcher(text, delimiter string, kind leafKind, regex *pyregex.Budget, done func(steps int)) func(value.Map) bool {
 	d := &deep{kind: kind, regex: regex, tests: make(map[string]func(string) bool)}
-	return func(data wire.Map) bool {
+	return func(data value.Map) bool {
 		d.steps = 0
 		found := d.path(data, text, delimiter)
 		done(d.steps)
@@ -68,14 +64,14 @@ func (d *deep) leaf(v any, want string) bool {
 	if d.over() {
 		return false
 	}
-	text := pytext.Lower(Text(v))
+	text := value.Lower(value.Str(v))
 	d.steps += len(text) / stepBytes
 	if d.kind == leafExact {
-		return text == pytext.Lower(want)
+		return text == value.Lower(want)
 	}
 	test, ok := d.tests[want]
 	if !ok {
-		lower := pytext.Lower(want)
+		lower := value.Lower(want)
 		if d.kind == leafGlob {
 			test = glob(lower)
 		} else if test, ok = pyregex.StartIn(d.regex, lower); !ok {
@@ -87,7 +83,7 @@ func (d *deep) leaf(v any, want string) bool {
 }
 
 // path tries every way to cut the expression into keys and a last part, the longest key path first.
-func (d *deep) path(data wire.Map, text, delimiter string) bool {
+func (d *deep) path(data value.Map, text, delimiter string) bool {
 	parts := strings.Split(text, delimiter)
 	if len(parts) > maxParts {
 		return false
@@ -102,12 +98,12 @@ func (d *deep) path(data wire.Map, text, delimiter string) bool {
 			last, found = text, data
 		} else {
 			var ok bool
-			if found, ok = walk(data, parts[:cut]); !ok {
+			if found, ok = value.Follow(data, parts[:cut]); !ok {
 				continue
 			}
 		}
 		switch v := found.(type) {
-		case wire.Map:
+		case value.Map:
 			if len(v) > 0 && d.dict(v, last) {
 				return true
 			}
@@ -116,7 +112,7 @@ func (d *deep) path(data wire.Map, text, delimiter string) bool {
 				if d.over() {
 					return false
 				}
-				if m, ok := member.(wire.Map); ok && d.dict(m, last) {
+				if m, ok := member.(value.Map); ok && d.dict(m, last) {
 					return true
 				}
 				if d.leaf(member, last) {
@@ -133,7 +129,7 @@ func (d *deep) path(data wire.Map, text, delimiter string) bool {
 }
 
 // dict matches a pattern against a map: its keys, paths below it, and with a leading "*:" anything inside.
-func (d *deep) dict(m wire.Map, want string) bool {
+func (d *deep) dict(m value.Map, want string) bool {
 	if d.over() {
 		return false
 	}
@@ -149,7 +145,7 @@ func (d *deep) dict(m wire.Map, want string) bool {
 			return false
 		}
 	}
-	if _, ok := m.Get(rest); ok || d.path(m, rest, DefaultDelimiter) {
+	if _, ok := m.Get(rest); ok || d.path(m, rest, value.Delimiter) {
 		return true
 	}
 	if !wildcard {
@@ -160,7 +156,7 @@ func (d *deep) dict(m wire.Map, want string) bool {
 			return false
 		}
 		switch v := p.Value.(type) {
-		case wire.Map:
+		case value.Map:
 			if d.dict(v, rest) {
 				return true
 			}
@@ -177,115 +173,4 @@ func (d *deep) dict(m wire.Map, want string) bool {
 		}
 	}
 	return false
-}
-
-// Walk returns what lies at a path such as "a:b:0" in maps and lists. A number is an index of a list; other text looks into the maps
-// in a list (salt.utils.data.traverse_dict_and_list, Salt 3008).
-func Walk(v any, path, delimiter string) (found any, ok bool) {
-	return walk(v, strings.Split(path, delimiter))
-}
-
-// walk follows keys through maps and lists. A number is an index of a list; text looks into the maps in a list.
-func walk(v any, keys []string) (any, bool) {
-	for _, key := range keys {
-		switch at := v.(type) {
-		case wire.Map:
-			next, ok := at.Get(key)
-			if !ok {
-				next, ok = numberKey(at, key)
-			}
-			if !ok {
-				return nil, false
-			}
-			v = next
-		case []any:
-			next, ok := intoList(at, key)
-			if !ok {
-				return nil, false
-			}
-			v = next
-		default:
-			return nil, false
-		}
-	}
-	return v, true
-}
-
-// numberKey finds a key that is a number or a truth value by its text.
-func numberKey(m wire.Map, key string) (any, bool) {
-	for _, p := range m {
-		switch k := p.Key.(type) {
-		case int64, uint64, float64, bool:
-			if Text(k) == key {
-				return p.Value, true
-			}
-		}
-	}
-	return nil, false
-}
-
-func intoList(list []any, key string) (any, bool) {
-	idx, err := strconv.Atoi(key)
-	for _, item := range list {
-		m, ok := item.(wire.Map)
-		if !ok {
-			continue
-		}
-		if err != nil {
-			if v, ok := m.Get(key); ok {
-				return v, true
-			}
-		} else if v, ok := numberKey(m, key); ok {
-			return v, true
-		}
-	}
-	if err != nil {
-		return nil, false
-	}
-	if idx < 0 {
-		idx += len(list)
-	}
-	if idx < 0 || idx >= len(list) {
-		return nil, false
-	}
-	return list[idx], true
-}
-
-// Text is Python's str() of a wire value, as far as targets and auto-sign need it.
-func Text(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "None"
-	case string:
-		return v
-	case bool:
-		if v {
-			return "True"
-		}
-		return "False"
-	case float64:
-		return pyFloat(v)
-	case []byte:
-		return string(v)
-	}
-	return fmt.Sprint(v)
-}
-
-func pyFloat(f float64) string {
-	switch {
-	case math.IsInf(f, 1):
-		return "inf"
-	case math.IsInf(f, -1):
-		return "-inf"
-	case math.IsNaN(f):
-		return "nan"
-	}
-	if abs := math.Abs(f); abs != 0 && (abs < 1e-4 || abs >= 1e16) {
-		return strconv.FormatFloat(f, 'e', -1, 64)
-	}
-	s := strconv.FormatFloat(f, 'f', -1, 64)
-	if !strings.Contains(s, ".") {
-		s += ".0"
-	}
-	return s
 }

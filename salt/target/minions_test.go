@@ -18,18 +18,17 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // fleet is a world of few minions whose data a master and these minions have alike.
-type fleet struct{ grains, pillar map[string]wire.Map }
+type fleet struct{ grains, pillar map[string]value.Map }
 
 func newFleet() *fleet {
-	f := &fleet{grains: map[string]wire.Map{}, pillar: map[string]wire.Map{}}
+	f := &fleet{grains: map[string]value.Map{}, pillar: map[string]value.Map{}}
 	f.grains["db1"] = m("id", "db1", "os", "Debian", "word", "ΟΔΟΣ", "dotted", "İx", "ipv4", []any{"127.0.0.1", "10.0.0.2"}, "nest", m("k", "x", "l", []any{"x", m("n", "one")}), "roles", []any{"db", "Backup"}, "empty", "", "none", nil)
-	f.grains["db2"] = wire.Map{
+	f.grains["db2"] = value.Map{
 		{Key: "id", Value: "db2"}, {Key: "os", Value: "Plan9"}, {Key: true, Value: m("a", "b")}, {Key: int64(7), Value: m("a", "b")}, {Key: "num", Value: int64(7)}, {Key: "float", Value: 1.5},
 		{Key: "yes", Value: true}, {Key: "ipv4", Value: []any{"192.168.1.1"}}, {Key: "ipv6", Value: []any{"fe80::1", "2001:db8::5"}}, {Key: "a:b", Value: "c"}, {Key: "list", Value: []any{[]any{"inner"}, int64(3)}},
 	}
@@ -61,7 +60,7 @@ func (f *fleet) Ask(_ context.Context, q Question, fn func(string, Hits)) (strin
 // pairs writes a value so that JSON keeps keys which are no text.
 func pairs(v any) any {
 	switch v := v.(type) {
-	case wire.Map:
+	case value.Map:
 		list := make([]any, len(v))
 		for i, p := range v {
 			list[i] = []any{p.Key, pairs(p.Value)}
@@ -180,7 +179,7 @@ func FuzzMinions(f *testing.F) {
 // are no text and equal in Python (1, 1.0 and True), and brackets that are not closed, which Salt's master takes too.
 func different(kind, tgt string) bool {
 	if kind == "compound" {
-		words := pytext.Fields(tgt)
+		words := value.Fields(tgt)
 		open := 0
 		for _, w := range words {
 			switch {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // ParseNetwork reads a network without host bits as Python's ipaddress does: an address and a length, or for IPv4 a netmask such as
@@ -48,7 +48,7 @@ func networkSize(addr netip.Addr, size string) (int, bool) {
 }
 
 // inNetwork is the test of an ipcidr target, an address or a network without host bits, and the grain that it reads.
-func inNetwork(text string) (test func(wire.Map) bool, grain string, ok bool) {
+func inNetwork(text string) (test func(value.Map) bool, grain string, ok bool) {
 	addr, err := netip.ParseAddr(text)
 	single := err == nil && !strings.Contains(text, "/") // not a zone with a slash in its name
 	net, isNet := ParseNetwork(text)
@@ -62,7 +62,7 @@ func inNetwork(text string) (test func(wire.Map) bool, grain string, ok bool) {
 	if net.Addr().Is6() {
 		grain = "ipv6"
 	}
-	return func(grains wire.Map) bool {
+	return func(grains value.Map) bool {
 		v, _ := grains.Get(grain)
 		list, _ := asList(v)
 		for _, s := range list {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"clustermaster/internal/pyregex"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Question is what a target needs to know of the minions' grains and pillar: the part of it that is answered where the
@@ -50,7 +50,7 @@ func (q Question) Pack() ([]byte, error) {
 	for i, t := range q.Terms {
 		list[i] = []any{t.Kind, t.Text, t.Delimiter, t.Unless}
 	}
-	b, err := wire.Pack(list)
+	b, err := value.Pack(list)
 	if err != nil {
 		return nil, fmt.Errorf("pack question: %w", err)
 	}
@@ -65,7 +65,7 @@ func ParseQuestion(b []byte) (Question, error) {
 	if len(b) > maxQuestion {
 		return Question{}, fmt.Errorf("parse question of %d bytes, at most %d: %w", len(b), maxQuestion, ErrQuestion)
 	}
-	v, err := wire.Unpack(b)
+	v, err := value.Unpack(b)
 	list, ok := v.([]any)
 	if err != nil || !ok || len(list) > maxWords {
 		return Question{}, fmt.Errorf("parse question: %w", errors.Join(ErrQuestion, err))
@@ -115,9 +115,9 @@ type Look struct {
 
 // Parts finds what looks read in a packed map: it calls fn with keys[key] and the value of that text key, or of the first number or truth
 // value with that text if there is no such key. Of several calls for one key the last counts. An error means that data is no map.
-func Parts(data wire.Raw, keys map[string]int, fn func(i int, part wire.Raw)) error {
+func Parts(data value.Raw, keys map[string]int, fn func(i int, part value.Raw)) error {
 	var texts, numbers []int
-	return data.Entries(func(k, v wire.Raw) {
+	return data.Entries(func(k, v value.Raw) {
 		if b, ok := k.Bytes(); ok {
 			if i, ok := keys[string(b)]; ok && utf8.Valid(b) {
 				texts = append(texts, i)
@@ -131,7 +131,7 @@ func Parts(data wire.Raw, keys map[string]int, fn func(i int, part wire.Raw)) er
 		}
 		switch n.(type) {
 		case int64, uint64, float64, bool:
-			if i, ok := keys[Text(n)]; ok && !slices.Contains(texts, i) && !slices.Contains(numbers, i) {
+			if i, ok := keys[value.Str(n)]; ok && !slices.Contains(texts, i) && !slices.Contains(numbers, i) {
 				numbers = append(numbers, i)
 				fn(i, v)
 			}
@@ -161,7 +161,7 @@ func (j *Judge) walked(steps int) {
 }
 
 // holds tests a term against data. Of data that was not looked through, neither a term nor its opposite holds.
-func (j *Judge) holds(t *judged, data wire.Map) (match, holds bool) {
+func (j *Judge) holds(t *judged, data value.Map) (match, holds bool) {
 	j.broken = false
 	match = t.test(data)
 	return match, match != t.Unless && !j.broken
@@ -178,7 +178,7 @@ func (j *Judge) Err() error {
 // judged is a term that can be tested.
 type judged struct {
 	Term
-	test func(wire.Map) bool
+	test func(value.Map) bool
 	memo map[string]bool // what was said of parts before: most minions share a few values
 }
 
@@ -211,12 +211,12 @@ func (q Question) Judge() *Judge {
 }
 
 // compile makes the test of a term and says what it reads; ok is false for one that nothing matches.
-func (j *Judge) compile(t Term) (test func(wire.Map) bool, look Look, ok bool) {
+func (j *Judge) compile(t Term) (test func(value.Map) bool, look Look, ok bool) {
 	look.Pillar = t.pillar()
 	if t.Kind == "ipcidr" {
 		test, grain, ok := inNetwork(t.Text)
 		if !ok {
-			return func(wire.Map) bool { return false }, look, false
+			return func(value.Map) bool { return false }, look, false
 		}
 		look.Key = grain
 		return test, look, true
@@ -238,7 +238,7 @@ func (j *Judge) Width() int { return j.width }
 // Part adds to hits the terms that hold for a minion with this part of its data, packed as Parts found it, or without it if found
 // is false. For a look at the whole, part is all the data. Data that does not decode matches nothing.
 func (j *Judge) Part(look int, part string, found bool, hits Hits) {
-	var data wire.Map
+	var data value.Map
 	decoded := false
 	for _, i := range j.byLook[look] {
 		t := &j.terms[i]
@@ -246,12 +246,12 @@ func (j *Judge) Part(look int, part string, found bool, hits Hits) {
 		holds := match != t.Unless
 		if !found || !known {
 			if found && !decoded {
-				v, err := wire.Unpack([]byte(part))
+				v, err := value.Unpack([]byte(part))
 				if err != nil {
 					return
 				}
-				if data = (wire.Map{{Key: j.looks[look].Key, Value: v}}); j.looks[look].Whole {
-					data, _ = v.(wire.Map)
+				if data = (value.Map{{Key: j.looks[look].Key, Value: v}}); j.looks[look].Whole {
+					data, _ = v.(value.Map)
 				}
 				decoded = true
 			}
@@ -273,7 +273,7 @@ func (j *Judge) Part(look int, part string, found bool, hits Hits) {
 }
 
 // Minion returns the hits of a minion whose data is at hand: its pillar, else its grains.
-func (j *Judge) Minion(pillar bool, data wire.Map) Hits {
+func (j *Judge) Minion(pillar bool, data value.Map) Hits {
 	hits := make(Hits, j.width)
 	for l, look := range j.looks {
 		if look.Pillar != pillar {

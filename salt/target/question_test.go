@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
-func packed(t testing.TB, v any) wire.Raw {
+func packed(t testing.TB, v any) value.Raw {
 	t.Helper()
-	b, err := wire.Pack(v)
+	b, err := value.Pack(v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,16 +68,16 @@ func FuzzParts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, path string) {
 		q := Question{Terms: []Term{{Kind: "grain", Text: path, Delimiter: ":"}, {Kind: "ipcidr", Text: "10.0.0.0/8"}}}
 		j := q.Judge()
-		full, fullErr := wire.UnpackMap(data)
+		full, fullErr := value.UnpackMap(data)
 		keys := map[string]int{}
 		for _, l := range j.Looks() {
 			if !l.Whole {
 				keys[l.Key] = len(keys)
 			}
 		}
-		parts := make([]wire.Raw, len(keys))
+		parts := make([]value.Raw, len(keys))
 		found := make([]bool, len(keys))
-		err := Parts(data, keys, func(i int, part wire.Raw) { parts[i], found[i] = part, true })
+		err := Parts(data, keys, func(i int, part value.Raw) { parts[i], found[i] = part, true })
 		if (err == nil) != (fullErr == nil) {
 			t.Fatalf("parts say %v, the whole %v", err, fullErr)
 		}
@@ -196,10 +196,10 @@ func TestSet(t *testing.T) {
 	}
 }
 
-func m(pairs ...any) wire.Map {
-	var out wire.Map
+func m(pairs ...any) value.Map {
+	var out value.Map
 	for i := 0; i < len(pairs); i += 2 {
-		out = append(out, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+		out = append(out, value.Pair{Key: pairs[i], Value: pairs[i+1]})
 	}
 	return out
 }

@@ -12,7 +12,7 @@ import (
 
 	"clustermaster/salt/target"
 	"clustermaster/salt/target/targettest"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // different are the questions that are answered otherwise on purpose; the reasons stand in docs/differences.md.
@@ -81,7 +81,7 @@ func TestLikeSalt(t *testing.T) {
 
 func plain(v any) any {
 	switch v := v.(type) {
-	case wire.Map:
+	case value.Map:
 		out := map[string]any{}
 		for _, p := range v {
 			out[p.Key.(string)] = plain(p.Value)

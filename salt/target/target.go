@@ -6,11 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/pytext"
+	"clustermaster/value"
 )
-
-// DefaultDelimiter separates the keys of a path in grain and pillar targets.
-const DefaultDelimiter = ":"
 
 // Source is what matching needs to know of the minions.
 type Source interface {
@@ -60,7 +57,7 @@ func Certain(ctx context.Context, tgtType string, tgt any, delimiter string, src
 
 func (m *matching) match(ctx context.Context, tgtType string, tgt any, delimiter string) (Result, error) {
 	if delimiter == "" {
-		delimiter = DefaultDelimiter
+		delimiter = value.Delimiter
 	}
 	if size(tgt) > maxExpression {
 		return Result{}, nil
@@ -179,7 +176,7 @@ func asList(tgt any) ([]string, bool) {
 	case []any:
 		out := make([]string, 0, len(t))
 		for _, v := range t {
-			out = append(out, Text(v))
+			out = append(out, value.Str(v))
 		}
 		return out, true
 	}
@@ -189,7 +186,7 @@ func asList(tgt any) ([]string, bool) {
 // asWords takes a compound expression: text with blanks, or a list of words.
 func asWords(tgt any) ([]string, bool) {
 	if s, ok := tgt.(string); ok {
-		return pytext.Fields(s), true
+		return value.Fields(s), true
 	}
 	return asList(tgt)
 }

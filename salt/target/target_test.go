@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // golden holds what the real library answered; testdata/targets.py writes it.
@@ -45,10 +45,10 @@ func (g *golden) Ask(_ context.Context, q Question, fn func(string, Hits)) (stri
 		}
 	}
 	for id, m := range g.Grains {
-		fn(id, j.Minion(false, toWire(m).(wire.Map)))
+		fn(id, j.Minion(false, toWire(m).(value.Map)))
 	}
 	for id, m := range g.Pillar {
-		fn(id, j.Minion(true, toWire(m).(wire.Map)))
+		fn(id, j.Minion(true, toWire(m).(value.Map)))
 	}
 	return incomplete, nil
 }
@@ -56,12 +56,12 @@ func (g *golden) Ask(_ context.Context, q Question, fn func(string, Hits)) (stri
 func toWire(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
-		var m wire.Map
+		var m value.Map
 		for k, x := range v {
-			m = append(m, wire.Pair{Key: k, Value: toWire(x)})
+			m = append(m, value.Pair{Key: k, Value: toWire(x)})
 		}
 		if m == nil {
-			m = wire.Map{}
+			m = value.Map{}
 		}
 		return m
 	case []any:

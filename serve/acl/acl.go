@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/target"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Texts of refusals, as Salt's master has them.
@@ -23,14 +22,14 @@ const findJob = "saltutil.find_job"
 
 // Options are the master's options of these names.
 type Options struct {
-	PublisherACL wire.Map // pattern of users to a list of what they may order
-	Blacklist    wire.Map // publisher_acl_blacklist: users and modules, each text or a list of patterns
+	PublisherACL value.Map // pattern of users to a list of what they may order
+	Blacklist    value.Map // publisher_acl_blacklist: users and modules, each text or a list of patterns
 	SudoACL      bool
 }
 
 // Rules answer for the options. The zero value lets nobody in.
 type Rules struct {
-	publisher      wire.Map
+	publisher      value.Map
 	users, modules []string
 	sudo           bool
 }
@@ -246,7 +245,7 @@ func (r *Rights) allowOne(fun string, args []any, covers func(string) (bool, err
 			if target.MatchStart(entry, fun) {
 				return Anywhere, nil
 			}
-		case wire.Map:
+		case value.Map:
 			if len(entry) != 1 {
 				continue
 			}
@@ -274,9 +273,9 @@ const everyMinion = "*"
 // allowedBy matches a function and its arguments with conditions: patterns of functions, or maps from such a pattern to conditions of
 // the arguments.
 func allowedBy(conditions any, fun string, args []any) bool {
-	var kwargs wire.Map
+	var kwargs value.Map
 	if n := len(args); n > 0 {
-		if m, ok := args[n-1].(wire.Map); ok {
+		if m, ok := args[n-1].(value.Map); ok {
 			if _, marked := m.Get("__kwarg__"); marked {
 				args, kwargs = args[:n-1], m
 			}
@@ -286,14 +285,14 @@ func allowedBy(conditions any, fun string, args []any) bool {
 }
 
 // fulfilled is allowedBy with the keyword arguments apart.
-func fulfilled(conditions any, fun string, args []any, kwargs wire.Map) bool {
+func fulfilled(conditions any, fun string, args []any, kwargs value.Map) bool {
 	for _, c := range listOf(conditions) {
 		switch c := c.(type) {
 		case string:
 			if target.MatchStart(c, fun) {
 				return true
 			}
-		case wire.Map:
+		case value.Map:
 			if len(c) != 1 {
 				continue
 			}
@@ -307,9 +306,9 @@ func fulfilled(conditions any, fun string, args []any, kwargs wire.Map) bool {
 
 // argsAllowed reports whether one of the conditions holds: each names patterns of the first arguments and of keyword arguments; null is
 // anything, but it must be there.
-func argsAllowed(conditions any, args []any, kwargs wire.Map) bool {
+func argsAllowed(conditions any, args []any, kwargs value.Map) bool {
 	return slices.ContainsFunc(listOf(conditions), func(v any) bool {
-		c, ok := v.(wire.Map)
+		c, ok := v.(value.Map)
 		if !ok {
 			return false
 		}
@@ -320,10 +319,10 @@ func argsAllowed(conditions any, args []any, kwargs wire.Map) bool {
 			}
 		}
 		named, _ := c.Get("kwargs")
-		m, _ := named.(wire.Map)
+		m, _ := named.(value.Map)
 		for _, p := range m {
 			name, _ := p.Key.(string)
-			if value, given := kwargs.Get(name); !given || !argFits(p.Value, value) {
+			if val, given := kwargs.Get(name); !given || !argFits(p.Value, val) {
 				return false
 			}
 		}
@@ -331,12 +330,12 @@ func argsAllowed(conditions any, args []any, kwargs wire.Map) bool {
 	})
 }
 
-func argFits(pattern, value any) bool {
+func argFits(pattern, val any) bool {
 	if pattern == nil {
 		return true
 	}
 	text, ok := pattern.(string)
-	return ok && target.MatchStart(text, pytext.Str(value))
+	return ok && target.MatchStart(text, value.Str(val))
 }
 
 // listOf makes a list of what may stand alone.

@@ -14,7 +14,7 @@ import (
 
 	"clustermaster/salt/target"
 	"clustermaster/serve/acl"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // known are the minions of all questions.
@@ -129,7 +129,7 @@ func decode(t *testing.T, raw json.RawMessage) any {
 func plain(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
-		var out wire.Map
+		var out value.Map
 		for _, k := range slices.Sorted(func(yield func(string) bool) {
 			for k := range v {
 				if !yield(k) {
@@ -137,7 +137,7 @@ func plain(v any) any {
 				}
 			}
 		}) {
-			out = append(out, wire.Pair{Key: k, Value: plain(v[k])})
+			out = append(out, value.Pair{Key: k, Value: plain(v[k])})
 		}
 		return out
 	case []any:
@@ -152,8 +152,8 @@ func plain(v any) any {
 
 func (q question) answer(t *testing.T) any {
 	t.Helper()
-	publisher, _ := decode(t, q.ACL).(wire.Map)
-	blacklist, _ := decode(t, q.Blacklist).(wire.Map)
+	publisher, _ := decode(t, q.ACL).(value.Map)
+	blacklist, _ := decode(t, q.Blacklist).(value.Map)
 	rules, err := acl.New(acl.Options{PublisherACL: publisher, Blacklist: blacklist})
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func TestLikeSalt(t *testing.T) {
 
 func TestSudo(t *testing.T) {
 	t.Parallel()
-	list := wire.Map{{Key: "carol", Value: []any{"test.*"}}}
+	list := value.Map{{Key: "carol", Value: []any{"test.*"}}}
 	for _, c := range []struct {
 		opts   acl.Options
 		user   string
@@ -261,16 +261,16 @@ func TestSudo(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, o := range []acl.Options{
-		{PublisherACL: wire.Map{{Key: int64(7), Value: []any{".*"}}}},
-		{PublisherACL: wire.Map{{Key: "carol", Value: "test.ping"}}},
-		{Blacklist: wire.Map{{Key: "users", Value: []any{int64(1)}}}},
-		{Blacklist: wire.Map{{Key: "modules", Value: int64(1)}}},
+		{PublisherACL: value.Map{{Key: int64(7), Value: []any{".*"}}}},
+		{PublisherACL: value.Map{{Key: "carol", Value: "test.ping"}}},
+		{Blacklist: value.Map{{Key: "users", Value: []any{int64(1)}}}},
+		{Blacklist: value.Map{{Key: "modules", Value: int64(1)}}},
 	} {
 		if _, err := acl.New(o); err == nil {
 			t.Errorf("%+v is taken", o)
 		}
 	}
-	rules, err := acl.New(acl.Options{PublisherACL: wire.Map{{Key: "carol", Value: []any{wire.Map{{Key: "broken", Value: []any{".*"}}}}}}})
+	rules, err := acl.New(acl.Options{PublisherACL: value.Map{{Key: "carol", Value: []any{value.Map{{Key: "broken", Value: []any{".*"}}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,8 +314,8 @@ func TestOrderer(t *testing.T) {
 		{"root as a user on the blacklist", false, root, "eve", "test.ping", "eve", none, acl.ErrBlacklisted},
 	} {
 		rules, err := acl.New(acl.Options{
-			PublisherACL: wire.Map{{Key: "carol", Value: []any{"test.*"}}},
-			Blacklist:    wire.Map{{Key: "users", Value: []any{"eve"}}, {Key: "modules", Value: []any{"cmd.script*"}}},
+			PublisherACL: value.Map{{Key: "carol", Value: []any{"test.*"}}},
+			Blacklist:    value.Map{{Key: "users", Value: []any{"eve"}}, {Key: "modules", Value: []any{"cmd.script*"}}},
 			SudoACL:      tt.sudo,
 		})
 		if err != nil {
@@ -338,7 +338,7 @@ func TestOrderer(t *testing.T) {
 // TestConfirmed: whom external_auth knows has the rights that it gives, unless one of his names or a function is on the blacklist.
 func TestConfirmed(t *testing.T) {
 	t.Parallel()
-	rules, err := acl.New(acl.Options{Blacklist: wire.Map{{Key: "users", Value: []any{"eve"}}, {Key: "modules", Value: []any{"cmd.script*"}}}})
+	rules, err := acl.New(acl.Options{Blacklist: value.Map{{Key: "users", Value: []any{"eve"}}, {Key: "modules", Value: []any{"cmd.script*"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +363,7 @@ func TestConfirmed(t *testing.T) {
 // TestEndlessBlacklist: a pattern of the blacklist that goes on trying blocks what it can't decide on.
 func TestEndlessBlacklist(t *testing.T) {
 	t.Parallel()
-	rules, err := acl.New(acl.Options{Blacklist: wire.Map{
+	rules, err := acl.New(acl.Options{Blacklist: value.Map{
 		{Key: "users", Value: []any{"(?=a)(a+)+"}}, {Key: "modules", Value: []any{"*.shell", "(?=x)(x+)+"}},
 	}})
 	if err != nil {

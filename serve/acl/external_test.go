@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"clustermaster/serve/acl"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // external is a question about external_auth.
@@ -164,9 +164,9 @@ func externals() []external {
 
 func (q external) answer(t *testing.T) any {
 	t.Helper()
-	section, _ := decode(t, q.Section).(wire.Map)
+	section, _ := decode(t, q.Section).(value.Map)
 	args, _ := decode(t, q.Arg).([]any)
-	kwargs, _ := decode(t, q.Kwarg).(wire.Map)
+	kwargs, _ := decode(t, q.Kwarg).(value.Map)
 	rights := acl.Granted(section, q.User, q.Groups, q.Permissive)
 	fun, _ := q.Fun.(string)
 	var ok bool

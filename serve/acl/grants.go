@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // ErrSyntax refuses a runner or wheel function whose name is not module.function, with Salt's text.
@@ -18,7 +18,7 @@ const anybody = "*"
 // (Salt has it the other way round: the name as a pattern of entries, which fits equal texts and lets a user named * have all of them),
 // those of his groups (name%), and that of * if no name matched or permissive_acl is set. It is never nil, so that it
 // never means everything.
-func Granted(section wire.Map, user string, groups []string, permissive bool) *Rights {
+func Granted(section value.Map, user string, groups []string, permissive bool) *Rights {
 	r := new(Rights)
 	named := false
 	for _, p := range section {
@@ -51,18 +51,18 @@ func FromList(list []any) *Rights { return &Rights{list: list} }
 func (r *Rights) List() []any { return r.list }
 
 // AllowRunner reports whether the rights cover a call of a runner function. Error: ErrSyntax.
-func (r *Rights) AllowRunner(fun string, args []any, kwargs wire.Map) (bool, error) {
+func (r *Rights) AllowRunner(fun string, args []any, kwargs value.Map) (bool, error) {
 	return r.allowHere(fun, args, kwargs, "runner")
 }
 
 // AllowWheel reports whether the rights cover a call of a wheel function. Error: ErrSyntax.
-func (r *Rights) AllowWheel(fun string, args []any, kwargs wire.Map) (bool, error) {
+func (r *Rights) AllowWheel(fun string, args []any, kwargs value.Map) (bool, error) {
 	return r.allowHere(fun, args, kwargs, "wheel")
 }
 
 // allowHere matches a function that runs on a master with the entries that begin with @: of the kind (@runner, @runners),
 // of the module (@jobs), or maps from such to conditions.
-func (r *Rights) allowHere(fun string, args []any, kwargs wire.Map, kind string) (bool, error) {
+func (r *Rights) allowHere(fun string, args []any, kwargs value.Map, kind string) (bool, error) {
 	if len(r.list) == 0 {
 		return false, nil
 	}
@@ -76,7 +76,7 @@ func (r *Rights) allowHere(fun string, args []any, kwargs wire.Map, kind string)
 			if what, is := strings.CutPrefix(entry, "@"); is && (what == module || what == kind || what == kind+"s") {
 				return true, nil
 			}
-		case wire.Map:
+		case value.Map:
 			if len(entry) != 1 {
 				continue
 			}

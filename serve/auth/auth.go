@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"clustermaster/serve/acl"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // ErrRefused says that credentials or a token are not good, for whatever reason.
@@ -27,7 +27,7 @@ const (
 
 // Options are the master's options of these names, as wire values.
 type Options struct {
-	External       wire.Map      // external_auth: back end to user or group to list
+	External       value.Map     // external_auth: back end to user or group to list
 	PermissiveACL  bool          // permissive_acl
 	ACLModule      string        // eauth_acl_module
 	KeepACLInToken bool          // keep_acl_in_token
@@ -35,7 +35,7 @@ type Options struct {
 	ExpireOverride any           // token_expire_user_override: true, or back end to users
 	HashType       string        // hash_type of tokens
 	SharedSecret   string        // sharedsecret
-	BackEnds       wire.Map      // auth.pam.* and auth.ldap.*, by their whole names
+	BackEnds       value.Map     // auth.pam.* and auth.ldap.*, by their whole names
 	RestTimeout    time.Duration // of a whole call; 0 is 10 s
 }
 
@@ -121,7 +121,7 @@ func New(o Options, d Deps) (*Auth, error) {
 // Supported are the names of the back ends, which are those of Salt 3008.
 var Supported = []string{"auto", "file", "ldap", "pam", "rest", "sharedsecret"}
 
-func (a *Auth) open(name string, section wire.Map) (backEnd, error) {
+func (a *Auth) open(name string, section value.Map) (backEnd, error) {
 	switch name {
 	case "auto":
 		return auto{}, nil
@@ -143,8 +143,8 @@ func (a *Auth) open(name string, section wire.Map) (backEnd, error) {
 }
 
 // sectionOf checks the form of a back end's section.
-func sectionOf(name string, v any) (wire.Map, error) {
-	section, ok := v.(wire.Map)
+func sectionOf(name string, v any) (value.Map, error) {
+	section, ok := v.(value.Map)
 	if v != nil && !ok {
 		return nil, fmt.Errorf("external_auth: what stands below %q is no map of users", name)
 	}
@@ -179,7 +179,7 @@ func (a *Auth) Open() bool { return len(a.backEnds) > 0 }
 // Authenticate confirms the credentials of a request: eauth, username and password, all text; whatever else is in creds is not
 // looked at. source is where it comes from, such as an address: attempts are bounded by it. Error: ErrRefused after about a second, or
 // that of ctx.
-func (a *Auth) Authenticate(ctx context.Context, source string, creds wire.Map) (Identity, error) {
+func (a *Auth) Authenticate(ctx context.Context, source string, creds value.Map) (Identity, error) {
 	eauth, user := creds.String("eauth"), creds.String("username")
 	end, enabled := a.backEnds[eauth]
 	if !enabled {
@@ -255,10 +255,10 @@ func (a *Auth) identify(ctx context.Context, eauth, user, password string, knows
 }
 
 // section is what external_auth has below a back end, without the back end's parameters.
-func (a *Auth) section(eauth string) wire.Map {
+func (a *Auth) section(eauth string) value.Map {
 	v, _ := a.opts.External.Get(eauth)
-	section, _ := v.(wire.Map)
-	return slices.DeleteFunc(slices.Clone(section), func(p wire.Pair) bool {
+	section, _ := v.(value.Map)
+	return slices.DeleteFunc(slices.Clone(section), func(p value.Pair) bool {
 		key, _ := p.Key.(string)
 		return isParameter(eauth, key)
 	})

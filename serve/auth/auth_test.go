@@ -12,7 +12,7 @@ import (
 
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func shared() auth.Options {
@@ -57,7 +57,7 @@ func TestAuthenticate(t *testing.T) {
 		a, _, said := opened(t, shared(), auth.Deps{})
 		for _, c := range []struct {
 			name  string
-			creds wire.Map
+			creds value.Map
 			may   string // "": refused
 		}{
 			{"by name", creds("sharedsecret", "carol", "open sesame"), "test.ping test.version saltutil.find_job runner"},
@@ -214,7 +214,7 @@ func TestTokenExpire(t *testing.T) {
 			o := shared()
 			o.TokenExpire, o.ExpireOverride = time.Hour, c.override
 			a, _, _ := opened(t, o, auth.Deps{})
-			made, err := a.MakeToken(t.Context(), "10.0.0.1", append(creds("auto", "eve", "x"), wire.Pair{Key: "token_expire", Value: c.asked}))
+			made, err := a.MakeToken(t.Context(), "10.0.0.1", append(creds("auto", "eve", "x"), value.Pair{Key: "token_expire", Value: c.asked}))
 			if c.want == 0 {
 				if !errors.Is(err, auth.ErrRefused) {
 					t.Errorf("%v asks for %v: %v", c.override, c.asked, err)

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // maxUserFile bounds a file of users in bytes.
@@ -35,7 +35,7 @@ type file struct {
 }
 
 // newFile reads the parameters of external_auth:file.
-func newFile(section wire.Map) (*file, error) {
+func newFile(section value.Map) (*file, error) {
 	f := &file{kind: "text", hash: "plaintext", separator: ":", user: 0, password: 1}
 	for _, p := range section {
 		key, _ := p.Key.(string)

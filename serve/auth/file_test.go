@@ -11,11 +11,11 @@ import (
 	"testing/synctest"
 
 	"clustermaster/serve/auth"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // confirmed asks one back end. A refusal's second passes at once, so no process or socket may be behind it.
-func confirmed(t *testing.T, eauth string, section wire.Map, who wire.Map) (ok bool) {
+func confirmed(t *testing.T, eauth string, section value.Map, who value.Map) (ok bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		a, _, said := opened(t, auth.Options{External: dict(eauth, section)}, auth.Deps{})
@@ -57,7 +57,7 @@ func textFiles() []userFile {
 	}
 }
 
-func (f userFile) section(t *testing.T) wire.Map {
+func (f userFile) section(t *testing.T) value.Map {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "users")
 	if err := os.WriteFile(path, []byte(f.content), 0o600); err != nil {

@@ -11,7 +11,7 @@ import (
 	"clustermaster/cluster/fsm"
 	"clustermaster/internal/logtest"
 	"clustermaster/serve/auth"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // agreed keeps tokens in the state that masters replicate, without the others.
@@ -74,16 +74,16 @@ func opened(t *testing.T, o auth.Options, d auth.Deps) (a *auth.Auth, tokens *ag
 	return a, tokens, said
 }
 
-func dict(pairs ...any) wire.Map {
-	var m wire.Map
+func dict(pairs ...any) value.Map {
+	var m value.Map
 	for i := 0; i < len(pairs); i += 2 {
-		m = append(m, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+		m = append(m, value.Pair{Key: pairs[i], Value: pairs[i+1]})
 	}
 	return m
 }
 
 func list(v ...any) []any { return v }
 
-func creds(eauth, user, password string) wire.Map {
+func creds(eauth, user, password string) value.Map {
 	return dict("eauth", eauth, "username", user, "password", password)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-ldap/ldap/v3"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Bounds of a directory's answers.
@@ -31,7 +31,7 @@ type directory struct {
 	log *slog.Logger
 }
 
-func newLDAP(options wire.Map, log *slog.Logger) (*directory, error) {
+func newLDAP(options value.Map, log *slog.Logger) (*directory, error) {
 	o, err := readLDAP(options)
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func (d *directory) expand(ctx context.Context, list []any) ([]any, error) {
 	var c *ldap.Conn
 	out := make([]any, 0, len(list))
 	for _, entry := range list {
-		m, ok := entry.(wire.Map)
+		m, ok := entry.(value.Map)
 		if !ok {
 			out = append(out, entry)
 			continue
@@ -228,7 +228,7 @@ func (d *directory) expand(ctx context.Context, list []any) ([]any, error) {
 		for _, p := range m {
 			base, ok := computersOf(p.Key)
 			if !ok || !d.searcher() {
-				out = append(out, wire.Map{p})
+				out = append(out, value.Map{p})
 				continue
 			}
 			if c == nil {
@@ -243,7 +243,7 @@ func (d *directory) expand(ctx context.Context, list []any) ([]any, error) {
 				return nil, fmt.Errorf("search computers: %w", err)
 			}
 			if ids := d.ids(found); len(ids) > 0 {
-				out = append(out, wire.Map{{Key: "L@" + strings.Join(ids, ","), Value: p.Value}})
+				out = append(out, value.Map{{Key: "L@" + strings.Join(ids, ","), Value: p.Value}})
 			}
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"clustermaster/serve/auth"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // directoryData has people, two kinds of groups and computers.
@@ -208,7 +208,7 @@ func certificate(t *testing.T, certPath, keyPath string) {
 }
 
 // options are auth.ldap.* for a server, with others beside.
-func (s server) options(more ...any) wire.Map {
+func (s server) options(more ...any) value.Map {
 	host, port, _ := net.SplitHostPort(s.addr)
 	m := dict("auth.ldap.server", host, "auth.ldap.port", port, "auth.ldap.basedn", "dc=example,dc=org", "auth.ldap.binddn", "cn=search,dc=example,dc=org",
 		"auth.ldap.bindpw", "search-secret", "auth.ldap.filter", "uid={{ username }}")

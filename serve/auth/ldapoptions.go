@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-ldap/ldap/v3"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // ldapOptions are the options auth.ldap.*.
@@ -30,7 +30,7 @@ type ldapOptions struct {
 }
 
 // readLDAP reads the options by their whole names.
-func readLDAP(options wire.Map) (o ldapOptions, err error) {
+func readLDAP(options value.Map) (o ldapOptions, err error) {
 	r := optionReader{options: options, prefix: "auth.ldap."}
 	o = ldapOptions{
 		startTLS: r.flag("starttls"), noVerify: r.flag("no_verify"), bindDN: r.text("binddn", ""), bindPassword: r.text("bindpw", ""),
@@ -93,7 +93,7 @@ func expandUser(text, safe string) string { return userField.ReplaceAllLiteralSt
 
 // optionReader reads options of one family and keeps the first error.
 type optionReader struct {
-	options wire.Map
+	options value.Map
 	prefix  string
 	err     error
 }

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // pamProgram calls libpam, which a program without C can't.
@@ -35,7 +35,7 @@ type pam struct {
 	python  Python
 }
 
-func newPAM(options wire.Map, python Python) (*pam, error) {
+func newPAM(options value.Map, python Python) (*pam, error) {
 	r := optionReader{options: options, prefix: "auth.pam."}
 	service := r.text("service", "login")
 	if r.err != nil {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Bounds of what a service of rest may answer.
@@ -29,7 +29,7 @@ type rest struct {
 	client *http.Client
 }
 
-func newRest(section wire.Map, limit time.Duration) (*rest, error) {
+func newRest(section value.Map, limit time.Duration) (*rest, error) {
 	if limit <= 0 {
 		limit = restTime
 	}
@@ -112,14 +112,14 @@ func wireValue(v any, depth int) (any, error) {
 	var err error
 	switch v := v.(type) {
 	case map[string]any:
-		out := make(wire.Map, 0, len(v))
+		out := make(value.Map, 0, len(v))
 		for k, x := range v {
 			if x, err = wireValue(x, depth+1); err != nil {
 				return nil, err
 			}
-			out = append(out, wire.Pair{Key: k, Value: x})
+			out = append(out, value.Pair{Key: k, Value: x})
 		}
-		slices.SortFunc(out, func(a, b wire.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
+		slices.SortFunc(out, func(a, b value.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
 		return out, nil
 	case []any:
 		for i := range v {

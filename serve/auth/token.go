@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"clustermaster/serve/acl"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Bounds of tokens.
@@ -52,7 +52,7 @@ type Token struct {
 
 // MakeToken authenticates and makes a token: Salt's map of token, start, expire, name, eauth, groups and, with keep_acl_in_token, auth_list.
 // token_expire in creds counts, in seconds, where token_expire_user_override lets the user say. Error: as Authenticate's, or ErrTokensFull.
-func (a *Auth) MakeToken(ctx context.Context, source string, creds wire.Map) (wire.Map, error) {
+func (a *Auth) MakeToken(ctx context.Context, source string, creds value.Map) (value.Map, error) {
 	id, err := a.Authenticate(ctx, source, creds)
 	if err != nil {
 		return nil, err
@@ -68,20 +68,20 @@ func (a *Auth) MakeToken(ctx context.Context, source string, creds wire.Map) (wi
 	}
 	now := a.deps.Now()
 	expire := now.Add(age)
-	data := wire.Map{
+	data := value.Map{
 		{Key: "start", Value: seconds(now)}, {Key: "expire", Value: seconds(expire)}, {Key: "name", Value: id.Name}, {Key: "eauth", Value: id.Eauth},
 	}
 	if a.opts.KeepACLInToken {
-		data = append(data, wire.Pair{Key: "auth_list", Value: id.Rights.List()})
+		data = append(data, value.Pair{Key: "auth_list", Value: id.Rights.List()})
 	}
 	if len(id.Groups) > 0 {
 		groups := make([]any, len(id.Groups))
 		for i, g := range id.Groups {
 			groups[i] = g
 		}
-		data = append(data, wire.Pair{Key: "groups", Value: groups})
+		data = append(data, value.Pair{Key: "groups", Value: groups})
 	}
-	packed, err := wire.Pack(data)
+	packed, err := value.Pack(data)
 	if err != nil {
 		return nil, fmt.Errorf("make token: %w", err)
 	}
@@ -96,11 +96,11 @@ func (a *Auth) MakeToken(ctx context.Context, source string, creds wire.Map) (wi
 	}
 	a.m.tokens.WithLabelValues("made").Inc()
 	a.log.Info("token made", "eauth", id.Eauth, "user", id.Name, "expire", t.Expire)
-	return append(data, wire.Pair{Key: "token", Value: text}), nil
+	return append(data, value.Pair{Key: "token", Value: text}), nil
 }
 
 // age is how long a new token lives.
-func (a *Auth) age(id Identity, creds wire.Map) (time.Duration, error) {
+func (a *Auth) age(id Identity, creds value.Map) (time.Duration, error) {
 	asked, given := creds.Get("token_expire")
 	if !given || !a.mayChoose(id) {
 		return a.opts.TokenExpire, nil
@@ -127,7 +127,7 @@ func (a *Auth) mayChoose(id Identity) bool {
 	switch o := a.opts.ExpireOverride.(type) {
 	case bool:
 		return o
-	case wire.Map:
+	case value.Map:
 		v, _ := o.Get(id.Eauth)
 		users, _ := v.([]any)
 		for _, u := range users {
@@ -140,7 +140,7 @@ func (a *Auth) mayChoose(id Identity) bool {
 }
 
 // Token finds Salt's map of a token, with its text; false if it is unknown, expired or deleted.
-func (a *Auth) Token(_ context.Context, text string) (wire.Map, bool) {
+func (a *Auth) Token(_ context.Context, text string) (value.Map, bool) {
 	if len(text) < minTokenText || len(text) > maxTokenText {
 		a.m.tokens.WithLabelValues("unknown").Inc()
 		return nil, false
@@ -150,13 +150,13 @@ func (a *Auth) Token(_ context.Context, text string) (wire.Map, bool) {
 		a.m.tokens.WithLabelValues("unknown").Inc()
 		return nil, false
 	}
-	data, err := wire.UnpackMap(t.Data)
+	data, err := value.UnpackMap(t.Data)
 	if err != nil {
 		a.log.Warn("a token's record can't be read; delete the token", "err", err)
 		return nil, false
 	}
 	a.m.tokens.WithLabelValues("good").Inc()
-	return append(data, wire.Pair{Key: "token", Value: text}), true
+	return append(data, value.Pair{Key: "token", Value: text}), true
 }
 
 // ByToken is Authenticate for a token. What external_auth says now counts, but for a list that is kept in the token. Error: ErrRefused, at once:
@@ -239,7 +239,7 @@ func newTokenText(hashType string) (string, error) {
 // seconds is a time as Salt writes it: since the epoch, with a fraction.
 func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
-func timeOf(data wire.Map) time.Time {
+func timeOf(data value.Map) time.Time {
 	v, _ := data.Get("expire")
 	s, _ := v.(float64)
 	whole, part := math.Modf(s)

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"clustermaster/config"
-	"clustermaster/internal/yaml11"
+	"clustermaster/value"
 )
 
 // byNature are options that differ between masters of one cluster.
@@ -120,7 +120,7 @@ func content(path string, d fs.DirEntry, left *int64) string {
 
 // certificatesIn are the files of certificates that a map of options of salt-api names.
 func certificatesIn(v any) (paths []string) {
-	m, _ := v.(yaml11.Map)
+	m, _ := v.(value.Map)
 	for _, e := range m {
 		name, _ := e.Key.(string)
 		if path, ok := e.Value.(string); ok && (name == "ssl_crt" || name == "ssl_chain" || name == "certificate") {

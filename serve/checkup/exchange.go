@@ -8,7 +8,7 @@ import (
 
 	"clustermaster/config"
 	"clustermaster/serve/event"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Tags of the exchange. The nonce of a question follows.
@@ -53,7 +53,7 @@ func (x *Exchange) Run(ctx context.Context) error {
 			nonce := e.Tag[len(askTag):]
 			b, err := json.Marshal(x.Report(ctx, nonce))
 			if err == nil && ctx.Err() == nil {
-				x.Bus.Fire(answerTag+nonce, wire.Map{{Key: "report", Value: string(b)}})
+				x.Bus.Fire(answerTag+nonce, value.Map{{Key: "report", Value: string(b)}})
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func (x *Exchange) Ask(ctx context.Context, nonce string, ids []string) (reports
 	}
 	defer sub.Close()
 	missing = slices.Clone(ids)
-	x.Bus.Fire(askTag+nonce, wire.Map{{Key: "id", Value: x.Options.ID}})
+	x.Bus.Fire(askTag+nonce, value.Map{{Key: "id", Value: x.Options.ID}})
 	for len(missing) > 0 {
 		select {
 		case <-ctx.Done():

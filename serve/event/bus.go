@@ -8,17 +8,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
 // Event is one event as it travels: the tag and the packed map, which has its _stamp.
 type Event struct {
 	Tag  string
-	Data wire.Raw // shared by all receivers, never written to
+	Data value.Raw // shared by all receivers, never written to
 }
 
 // Map decodes the event's data.
-func (e Event) Map() (wire.Map, error) { return e.Data.Map() }
+func (e Event) Map() (value.Map, error) { return e.Data.Map() }
 
 // DefaultMaxEventSize is Salt's max_event_size in bytes.
 const DefaultMaxEventSize = 1 << 20
@@ -65,13 +66,13 @@ func (b *Bus) Wanted(tag string) bool {
 
 // Fire sends data, stamped with the present time, to the subscribers of tag. Events without a tag and data that
 // cannot be packed are dropped and counted. data itself is not changed.
-func (b *Bus) Fire(tag string, data wire.Map) {
+func (b *Bus) Fire(tag string, data value.Map) {
 	if !b.accept(tag) {
 		return
 	}
-	stamped := make(wire.Map, len(data), len(data)+1)
+	stamped := make(value.Map, len(data), len(data)+1)
 	copy(stamped, data)
-	packed, err := wire.Pack(stamped.Set("_stamp", wire.Stamp(b.now())))
+	packed, err := value.Pack(stamped.Set("_stamp", wire.Stamp(b.now())))
 	if err != nil {
 		b.refuse(tag, err)
 		return
@@ -80,11 +81,11 @@ func (b *Bus) Fire(tag string, data wire.Map) {
 }
 
 // FireRawMap is Fire for data whose values are still encoded.
-func (b *Bus) FireRawMap(tag string, data wire.RawMap) {
+func (b *Bus) FireRawMap(tag string, data value.RawMap) {
 	if !b.accept(tag) {
 		return
 	}
-	stamp, err := wire.Pack(wire.Stamp(b.now()))
+	stamp, err := value.Pack(wire.Stamp(b.now()))
 	if err != nil {
 		b.refuse(tag, err)
 		return
@@ -98,7 +99,7 @@ func (b *Bus) FireRawMap(tag string, data wire.RawMap) {
 }
 
 // FireRaw sends data, a packed map that has its _stamp, as it is (trimmed if too large).
-func (b *Bus) FireRaw(tag string, data wire.Raw) {
+func (b *Bus) FireRaw(tag string, data value.Raw) {
 	if b.accept(tag) {
 		b.send(Event{Tag: tag, Data: data})
 	}

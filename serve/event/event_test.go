@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -35,11 +36,11 @@ func TestBus(t *testing.T) {
 		all, jobs := b.Subscribe(""), b.Subscribe("salt/job/")
 		defer all.Close()
 		defer jobs.Close()
-		data := wire.Map{{Key: "a", Value: int64(1)}}
+		data := value.Map{{Key: "a", Value: int64(1)}}
 		b.Fire("salt/auth", data)
-		b.Fire("salt/job/1/new", wire.Map{{Key: "_stamp", Value: "old"}, {Key: "b", Value: true}})
+		b.Fire("salt/job/1/new", value.Map{{Key: "_stamp", Value: "old"}, {Key: "b", Value: true}})
 		b.Fire("", data)
-		b.Fire("bad", wire.Map{{Key: "x", Value: struct{}{}}})
+		b.Fire("bad", value.Map{{Key: "x", Value: struct{}{}}})
 		if len(data) != 1 {
 			t.Error("the caller's data were changed")
 		}
@@ -76,11 +77,11 @@ func TestFireRawMap(t *testing.T) {
 	b := NewBus(0, nil, nil)
 	s := b.Subscribe("x")
 	defer s.Close()
-	packed, err := wire.Pack(wire.Map{{Key: "id", Value: "m1"}, {Key: "_stamp", Value: "minion's"}, {Key: "return", Value: []any{int64(1)}}})
+	packed, err := value.Pack(value.Map{{Key: "id", Value: "m1"}, {Key: "_stamp", Value: "minion's"}, {Key: "return", Value: []any{int64(1)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	load, err := wire.UnpackRawMap(packed)
+	load, err := value.UnpackRawMap(packed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +103,9 @@ func TestSlowSubscriberLosesTheOldest(t *testing.T) {
 	defer quick.Close()
 	const n = maxQueuedEvents + 1000
 	for i := range n {
-		b.Fire("t", wire.Map{{Key: "i", Value: int64(i)}})
+		b.Fire("t", value.Map{{Key: "i", Value: int64(i)}})
 	}
-	b.Fire("last", wire.Map{{Key: "i", Value: int64(n)}})
+	b.Fire("last", value.Map{{Key: "i", Value: int64(n)}})
 	receive(t, quick)
 	if got := slow.Dropped(); got < 900 || got > 1001 {
 		t.Errorf("dropped %d", got)
@@ -136,7 +137,7 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 	b := NewBus(8<<20, nil, nil)
 	s := b.Subscribe("")
 	defer s.Close()
-	big, err := wire.Pack(wire.Map{{Key: "x", Value: strings.Repeat("x", 4<<20)}})
+	big, err := value.Pack(value.Map{{Key: "x", Value: strings.Repeat("x", 4<<20)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,21 +154,21 @@ func TestTrim(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	tests := []struct {
 		name  string
-		data  wire.Map
+		data  value.Map
 		limit int
 		want  string
 	}{
-		{"one large value", wire.Map{{Key: "a", Value: long}, {Key: "b", Value: "small"}, {Key: "_stamp", Value: "now"}}, 500, "a=VALUE_TRIMMED b=small _stamp=now"},
-		{"inside a map", wire.Map{{Key: "m", Value: wire.Map{{Key: "a", Value: long}, {Key: "b", Value: int64(1)}}}}, 500, "m={a=VALUE_TRIMMED b=1}"},
-		{"only what must go", wire.Map{{Key: "a", Value: long}, {Key: "b", Value: long[:100]}}, 500, "a=VALUE_TRIMMED b=" + long[:100]},
-		{"many small ones", wire.Map{{Key: "a", Value: long[:90]}, {Key: "b", Value: long[:90]}, {Key: "c", Value: long[:20]}}, 140,
+		{"one large value", value.Map{{Key: "a", Value: long}, {Key: "b", Value: "small"}, {Key: "_stamp", Value: "now"}}, 500, "a=VALUE_TRIMMED b=small _stamp=now"},
+		{"inside a map", value.Map{{Key: "m", Value: value.Map{{Key: "a", Value: long}, {Key: "b", Value: int64(1)}}}}, 500, "m={a=VALUE_TRIMMED b=1}"},
+		{"only what must go", value.Map{{Key: "a", Value: long}, {Key: "b", Value: long[:100]}}, 500, "a=VALUE_TRIMMED b=" + long[:100]},
+		{"many small ones", value.Map{{Key: "a", Value: long[:90]}, {Key: "b", Value: long[:90]}, {Key: "c", Value: long[:20]}}, 140,
 			"a=VALUE_TRIMMED b=VALUE_TRIMMED c=" + long[:20]},
-		{"long keys", wire.Map{{Key: long, Value: "v"}, {Key: "_stamp", Value: "now"}}, 100, "_stamp=now"},
+		{"long keys", value.Map{{Key: long, Value: "v"}, {Key: "_stamp", Value: "now"}}, 100, "_stamp=now"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			packed, err := wire.Pack(tt.data)
+			packed, err := value.Pack(tt.data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,10 +185,10 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-func show(m wire.Map) string {
+func show(m value.Map) string {
 	var out []string
 	for _, p := range m {
-		if inner, ok := p.Value.(wire.Map); ok {
+		if inner, ok := p.Value.(value.Map); ok {
 			out = append(out, fmt.Sprintf("%v={%s}", p.Key, show(inner)))
 			continue
 		}
@@ -302,8 +303,8 @@ func TestMeshReachesAllMasters(t *testing.T) {
 	}
 	// Confirmed means confirmed: an event fired at once arrives, from each master exactly once.
 	for name, n := range c.nodes {
-		n.bus.Fire("salt/job/1/ret/"+name, wire.Map{})
-		n.bus.Fire("salt/job/2/ret/"+name, wire.Map{})
+		n.bus.Fire("salt/job/1/ret/"+name, value.Map{})
+		n.bus.Fire("salt/job/2/ret/"+name, value.Map{})
 	}
 	var got []string
 	for range 3 {
@@ -314,7 +315,7 @@ func TestMeshReachesAllMasters(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	second := c.nodes["a"].subscribe(t, "salt/job/2/")
-	c.nodes["b"].bus.Fire("salt/job/2/x", wire.Map{})
+	c.nodes["b"].bus.Fire("salt/job/2/x", value.Map{})
 	if e := receive(t, second); e.Tag != "salt/job/2/x" {
 		t.Errorf("got %s", e.Tag)
 	}
@@ -375,7 +376,7 @@ func TestMeshNoticesLossAndReturn(t *testing.T) {
 	c.start("b")
 	waitFor(t, "b to be asked again", func() bool { return c.nodes["b"].bus.Wanted("x") && c.nodes["b"].bus.Wanted("y") })
 	told("what b may have fired meanwhile")
-	c.nodes["b"].bus.Fire("x/back", wire.Map{})
+	c.nodes["b"].bus.Fire("x/back", value.Map{})
 	if e := receive(t, s); e.Tag != "x/back" {
 		t.Errorf("got %s", e.Tag)
 	}
@@ -438,7 +439,7 @@ func BenchmarkFire(b *testing.B) {
 		for range s.C {
 		}
 	}()
-	data := wire.Map{{Key: "id", Value: "m1"}, {Key: "return", Value: true}, {Key: "jid", Value: "20261121093500438490"}}
+	data := value.Map{{Key: "id", Value: "m1"}, {Key: "return", Value: true}, {Key: "jid", Value: "20261121093500438490"}}
 	b.ReportAllocs()
 	for b.Loop() {
 		bus.Fire("salt/job/1/ret/m1", data)
@@ -461,7 +462,7 @@ func TestLossIsTold(t *testing.T) {
 		default:
 		}
 	}
-	data := wire.Map{{Key: "x", Value: strings.Repeat("x", DefaultMaxEventSize-100)}}
+	data := value.Map{{Key: "x", Value: strings.Repeat("x", DefaultMaxEventSize-100)}}
 	b.mesh.mu.Lock() // b takes nothing
 	for range 2 * maxQueuedBytes / DefaultMaxEventSize {
 		a.bus.Fire("salt/job/1/ret/m", data)

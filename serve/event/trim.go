@@ -3,7 +3,7 @@ package event
 import (
 	"fmt"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // trimmed stands in place of a value that was too large for an event; clients know the word.
@@ -12,8 +12,8 @@ const trimmedValue = "VALUE_TRIMMED"
 // trim makes data, a packed map, at most limit bytes long by replacing its largest values, those inside maps included,
 // with VALUE_TRIMMED: first what exceeds half the limit, then 40 %, and so on (max_event_size, Salt 3008). A map that
 // is too large by its keys alone keeps its stamp only.
-func trim(data wire.Raw, limit int) (wire.Raw, error) {
-	m, err := wire.UnpackRawMap(data)
+func trim(data value.Raw, limit int) (value.Raw, error) {
+	m, err := value.UnpackRawMap(data)
 	if err != nil {
 		return nil, fmt.Errorf("trim event: %w", err)
 	}
@@ -30,11 +30,11 @@ func trim(data wire.Raw, limit int) (wire.Raw, error) {
 		}
 	}
 	stamp, _ := m.Get("_stamp")
-	return wire.RawMap{}.Append("_stamp", stamp).Pack()
+	return value.RawMap{}.Append("_stamp", stamp).Pack()
 }
 
-func trimValues(m wire.RawMap, largest, depth int) (wire.RawMap, error) {
-	word, err := wire.Pack(trimmedValue)
+func trimValues(m value.RawMap, largest, depth int) (value.RawMap, error) {
+	word, err := value.Pack(trimmedValue)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func trimValues(m wire.RawMap, largest, depth int) (wire.RawMap, error) {
 			m[i].Value = word
 			continue
 		}
-		inner, err := wire.UnpackRawMap(p.Value)
+		inner, err := value.UnpackRawMap(p.Value)
 		if err != nil {
 			return nil, err
 		}

@@ -4,28 +4,28 @@ import (
 	"bytes"
 	"testing"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Whatever a minion put into an event: it is a map within the limit with the bus's stamp, or refused.
 func FuzzTrim(f *testing.F) {
-	stamp, err := wire.Pack("2026-11-21T09:33:35.299638")
+	stamp, err := value.Pack("2026-11-21T09:33:35.299638")
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, m := range []wire.Map{
+	for _, m := range []value.Map{
 		{}, {{Key: "data", Value: bytes.Repeat([]byte("x"), 500)}},
-		{{Key: "data", Value: wire.Map{{Key: "deep", Value: wire.Map{{Key: "er", Value: string(bytes.Repeat([]byte("x"), 300))}}}}}, {Key: "id", Value: "web1"}},
+		{{Key: "data", Value: value.Map{{Key: "deep", Value: value.Map{{Key: "er", Value: string(bytes.Repeat([]byte("x"), 300))}}}}}, {Key: "id", Value: "web1"}},
 		{{Key: string(bytes.Repeat([]byte("k"), 400)), Value: 1}, {Key: "_stamp", Value: "its own"}},
 	} {
-		b, err := wire.Pack(m)
+		b, err := value.Pack(m)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(b, uint16(200))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, limit uint16) {
-		given, err := wire.UnpackRawMap(data)
+		given, err := value.UnpackRawMap(data)
 		if err != nil {
 			return
 		}
@@ -37,7 +37,7 @@ func FuzzTrim(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m, err := wire.UnpackRawMap(out)
+		m, err := value.UnpackRawMap(out)
 		if err != nil {
 			t.Fatalf("no map any more: %v", err)
 		}

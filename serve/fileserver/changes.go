@@ -9,14 +9,14 @@ import (
 	"strconv"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Changes are the files that came, went or changed between two looks, by absolute path.
 type Changes struct{ Added, Removed, Changed []string }
 
 // Data is the data of the event salt/fileserver/roots/update.
-func (c Changes) Data() wire.Map {
+func (c Changes) Data() value.Map {
 	list := func(paths []string) any {
 		out := make([]any, len(paths))
 		for i, p := range paths {
@@ -24,9 +24,9 @@ func (c Changes) Data() wire.Map {
 		}
 		return out
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "changed", Value: len(c.Added)+len(c.Removed)+len(c.Changed) > 0},
-		{Key: "files", Value: wire.Map{{Key: "changed", Value: list(c.Changed)}, {Key: "removed", Value: list(c.Removed)}, {Key: "added", Value: list(c.Added)}}},
+		{Key: "files", Value: value.Map{{Key: "changed", Value: list(c.Changed)}, {Key: "removed", Value: list(c.Removed)}, {Key: "added", Value: list(c.Added)}}},
 		{Key: "backend", Value: "roots"},
 	}
 }

@@ -8,16 +8,16 @@ import (
 	"io"
 	"os"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // serveFile answers with one piece of a file. The last piece of each file is an empty one, and names the file all the same: a
 // minion makes an empty file from it.
-func (s *Server) serveFile(load wire.Map) (any, error) {
+func (s *Server) serveFile(load value.Map) (any, error) {
 	rawLoc, hasLoc := load.Get("loc")
 	f, ok := s.required(load)
 	if !ok || !hasLoc {
-		return wire.Map{{Key: "data", Value: ""}, {Key: "dest", Value: ""}}, nil
+		return value.Map{{Key: "data", Value: ""}, {Key: "dest", Value: ""}}, nil
 	}
 	loc, ok := rawLoc.(int64)
 	if !ok || loc < 0 {
@@ -33,7 +33,7 @@ func (s *Server) serveFile(load wire.Map) (any, error) {
 		return nil, fmt.Errorf("serve %s: %w", f.rel, err)
 	}
 	if level == 0 || len(data) == 0 {
-		return wire.Map{{Key: "data", Value: data}, {Key: "dest", Value: f.rel}}, nil
+		return value.Map{{Key: "data", Value: data}, {Key: "dest", Value: f.rel}}, nil
 	}
 	var packed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&packed, level)
@@ -46,7 +46,7 @@ func (s *Server) serveFile(load wire.Map) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compress %s: %w", f.rel, err)
 	}
-	return wire.Map{{Key: "data", Value: packed.Bytes()}, {Key: "dest", Value: f.rel}, {Key: "gzip", Value: int64(level)}}, nil
+	return value.Map{{Key: "data", Value: packed.Bytes()}, {Key: "dest", Value: f.rel}, {Key: "gzip", Value: int64(level)}}, nil
 }
 
 // piece reads up to file_buffer_size bytes at loc. It is not written to: others may have the same.
@@ -96,7 +96,7 @@ func (s *Server) keep(file *os.File, path string, at marks) error {
 }
 
 // gzipLevel is the compression asked for, 0 for none; -1 is the usual one.
-func gzipLevel(load wire.Map) (int, error) {
+func gzipLevel(load value.Map) (int, error) {
 	switch v, _ := load.Get("gzip"); v := v.(type) {
 	case int64:
 		if v >= gzip.DefaultCompression && v <= gzip.BestCompression {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // A kept content is served while the file is the one that was read, whatever its times are set to.
@@ -21,11 +21,11 @@ func TestKeptContentsFollowTheDisk(t *testing.T) {
 	}
 	piece := func(loc int64) string {
 		t.Helper()
-		reply, err := s.Serve(t.Context(), "_serve_file", wire.Map{{Key: "path", Value: "f"}, {Key: "saltenv", Value: "base"}, {Key: "loc", Value: loc}})
+		reply, err := s.Serve(t.Context(), "_serve_file", value.Map{{Key: "path", Value: "f"}, {Key: "saltenv", Value: "base"}, {Key: "loc", Value: loc}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, _ := reply.(wire.Map).Get("data")
+		data, _ := reply.(value.Map).Get("data")
 		return string(data.([]byte))
 	}
 	long := time.Now().Add(-time.Hour)
@@ -59,8 +59,8 @@ func TestKeptContentsFollowTheDisk(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	reply, err := s.Serve(t.Context(), "_serve_file", wire.Map{{Key: "path", Value: "f"}, {Key: "saltenv", Value: "base"}, {Key: "loc", Value: int64(0)}})
-	if dest, _ := reply.(wire.Map).Get("dest"); err != nil || dest != "" {
+	reply, err := s.Serve(t.Context(), "_serve_file", value.Map{{Key: "path", Value: "f"}, {Key: "saltenv", Value: "base"}, {Key: "loc", Value: int64(0)}})
+	if dest, _ := reply.(value.Map).Get("dest"); err != nil || dest != "" {
 		t.Errorf("a file that is gone: %v, %v", reply, err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // found is a file that may be served.
@@ -18,7 +18,7 @@ type found struct {
 }
 
 // text returns a field that is text, or bytes for names that are not UTF-8.
-func text(load wire.Map, key string) (string, bool) {
+func text(load value.Map, key string) (string, bool) {
 	switch v, _ := load.Get(key); v := v.(type) {
 	case string:
 		return v, true
@@ -41,11 +41,11 @@ func (s *Server) find(path, env string) (found, bool) {
 		path = bare
 		query, _, _ = strings.Cut(query, "?")
 		for _, arg := range strings.Split(query, "&") {
-			switch key, value, _ := strings.Cut(arg, "="); key {
+			switch key, val, _ := strings.Cut(arg, "="); key {
 			case "saltenv":
-				env = value
+				env = val
 			case "index":
-				index = value
+				index = val
 			}
 		}
 	}
@@ -102,19 +102,19 @@ func inside(root, full string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-func (s *Server) fileFind(load wire.Map) wire.Map {
+func (s *Server) fileFind(load value.Map) value.Map {
 	path, _ := text(load, "path")
 	f, ok := s.find(path, saltenv(load))
 	if !ok {
-		return wire.Map{{Key: "path", Value: ""}, {Key: "rel", Value: ""}}
+		return value.Map{{Key: "path", Value: ""}, {Key: "rel", Value: ""}}
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "path", Value: f.path}, {Key: "rel", Value: f.rel}, {Key: "stat", Value: stat(f.info)}, {Key: "back", Value: "roots"},
 	}
 }
 
 // saltenv is the environment asked for, where it has a default.
-func saltenv(load wire.Map) string {
+func saltenv(load value.Map) string {
 	if env, ok := text(load, "saltenv"); ok {
 		return env
 	}
@@ -122,7 +122,7 @@ func saltenv(load wire.Map) string {
 }
 
 // required finds the file of a load that must have a path and an environment.
-func (s *Server) required(load wire.Map) (found, bool) {
+func (s *Server) required(load value.Map) (found, bool) {
 	path, hasPath := text(load, "path")
 	env, hasEnv := text(load, "saltenv")
 	if !hasPath || !hasEnv {

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // hashed is a hash that was worked out, with the marks of the file that it was.
@@ -94,7 +94,7 @@ func open(path string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-func (s *Server) fileHash(ctx context.Context, load wire.Map) (any, error) {
+func (s *Server) fileHash(ctx context.Context, load value.Map) (any, error) {
 	f, ok := s.required(load)
 	if !ok {
 		return "", nil // exactly this: a minion takes an empty map for a file
@@ -103,10 +103,10 @@ func (s *Server) fileHash(ctx context.Context, load wire.Map) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.Map{{Key: "hash_type", Value: s.opts.HashType}, {Key: "hsum", Value: sum}}, nil
+	return value.Map{{Key: "hash_type", Value: s.opts.HashType}, {Key: "hsum", Value: sum}}, nil
 }
 
-func (s *Server) hashAndStat(ctx context.Context, load wire.Map) (any, error) {
+func (s *Server) hashAndStat(ctx context.Context, load value.Map) (any, error) {
 	f, ok := s.required(load)
 	if !ok {
 		return []any{"", nil}, nil
@@ -115,5 +115,5 @@ func (s *Server) hashAndStat(ctx context.Context, load wire.Map) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []any{wire.Map{{Key: "hash_type", Value: s.opts.HashType}, {Key: "hsum", Value: sum}}, stat(f.info)}, nil
+	return []any{value.Map{{Key: "hash_type", Value: s.opts.HashType}, {Key: "hsum", Value: sum}}, stat(f.info)}, nil
 }

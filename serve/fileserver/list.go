@@ -10,13 +10,13 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // lists are the sorted names of one environment, relative to its roots.
 type lists struct {
 	files, dirs, emptyDirs []string
-	links                  wire.Map // name to the link's text
+	links                  value.Map // name to the link's text
 }
 
 // listing is the cached lists of one environment; who comes while they are made waits.
@@ -134,7 +134,7 @@ func (s *Server) ClearListCache(env string) []string {
 }
 
 // list answers with one of the lists.
-func (s *Server) list(load wire.Map, pick func(*lists) []string) (any, error) {
+func (s *Server) list(load value.Map, pick func(*lists) []string) (any, error) {
 	env, ok := text(load, "saltenv")
 	if !ok {
 		return []any{}, nil
@@ -149,13 +149,13 @@ func (s *Server) list(load wire.Map, pick func(*lists) []string) (any, error) {
 	return out, nil
 }
 
-func (s *Server) links(load wire.Map) (any, error) {
+func (s *Server) links(load value.Map) (any, error) {
 	env, ok := text(load, "saltenv")
 	if !ok {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	prefix := prefixOf(load)
-	out := wire.Map{}
+	out := value.Map{}
 	for _, p := range s.of(env).links {
 		if strings.HasPrefix(p.Key.(string), prefix) {
 			out = append(out, p)
@@ -165,7 +165,7 @@ func (s *Server) links(load wire.Map) (any, error) {
 }
 
 // prefixOf is the plain text that listed names must begin with.
-func prefixOf(load wire.Map) string {
+func prefixOf(load value.Map) string {
 	prefix, _ := text(load, "prefix")
 	return strings.Trim(prefix, "/")
 }
@@ -201,7 +201,7 @@ func (w *walker) lists() *lists {
 		names[name] = struct{}{}
 	}
 	for _, name := range names.sorted() {
-		l.links = append(l.links, wire.Pair{Key: name, Value: w.links[name]})
+		l.links = append(l.links, value.Pair{Key: name, Value: w.links[name]})
 	}
 	return l
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // List returns the sorted paths of an environment's files. It is not written to.
@@ -18,11 +18,11 @@ func (s *Server) Dirs(env string) []string { return s.of(env).dirs }
 func (s *Server) EmptyDirs(env string) []string { return s.of(env).emptyDirs }
 
 // Links returns an environment's links and their texts. It is not written to.
-func (s *Server) Links(env string) wire.Map {
+func (s *Server) Links(env string) value.Map {
 	if l := s.of(env).links; l != nil {
 		return l
 	}
-	return wire.Map{}
+	return value.Map{}
 }
 
 // maxRead bounds what Read returns, in bytes.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // golden is what the real file server answered; testdata/roots.py writes it.
@@ -134,7 +134,7 @@ func plain(v any, root string) any {
 			out[i] = plain(v[i], root)
 		}
 		return out
-	case wire.Map:
+	case value.Map:
 		out := make(map[string]any)
 		for _, p := range v {
 			out[p.Key.(string)] = plain(p.Value, root)
@@ -156,12 +156,12 @@ func TestRepliesLikeSalt(t *testing.T) {
 		if path, _ := c.Load["path"].(string); c.Cmd == "_serve_file" && path == "both?saltenv=dev" && c.Load["saltenv"] != "dev" {
 			continue // Salt finds and hashes the file, but sends it empty; here it is sent
 		}
-		var l wire.Map
+		var l value.Map
 		for k, v := range c.Load {
 			if f, ok := v.(float64); ok {
 				v = int64(f)
 			}
-			l = append(l, wire.Pair{Key: k, Value: v})
+			l = append(l, value.Pair{Key: k, Value: v})
 		}
 		reply, err := servers[c.Variant].Serve(context.Background(), c.Cmd, l)
 		got := plain(reply, root)
@@ -184,16 +184,16 @@ func TestStat(t *testing.T) {
 	g := load(t)
 	root := g.tree(t)
 	s := g.server(t, root, "default")
-	reply, err := s.Serve(context.Background(), "_file_find", wire.Map{{Key: "path", Value: "hello.txt"}})
+	reply, err := s.Serve(context.Background(), "_file_find", value.Map{{Key: "path", Value: "hello.txt"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, _ := reply.(wire.Map).Get("stat")
+	v, _ := reply.(value.Map).Get("stat")
 	list := v.([]any)
 	if len(list) != 10 || list[0] != int64(0o100644) || list[6] != int64(6) {
 		t.Errorf("stat is %v", list)
 	}
-	if _, err := wire.Pack(reply); err != nil {
+	if _, err := value.Pack(reply); err != nil {
 		t.Error(err)
 	}
 }
@@ -203,7 +203,7 @@ func fetch(t *testing.T, s *Server, path string, level int64) (string, string, i
 	t.Helper()
 	var content []byte
 	for n := 1; ; n++ {
-		l := wire.Map{{Key: "path", Value: path}, {Key: "saltenv", Value: "base"}, {Key: "loc", Value: int64(len(content))}}
+		l := value.Map{{Key: "path", Value: path}, {Key: "saltenv", Value: "base"}, {Key: "loc", Value: int64(len(content))}}
 		if level >= 0 {
 			l = l.Set("gzip", level)
 		}
@@ -211,7 +211,7 @@ func fetch(t *testing.T, s *Server, path string, level int64) (string, string, i
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := reply.(wire.Map)
+		m := reply.(value.Map)
 		data := m.Bytes("data")
 		used, compressed := m.Get("gzip")
 		if len(data) == 0 {
@@ -253,11 +253,11 @@ func TestChunks(t *testing.T) {
 			}
 		}
 	}
-	for _, l := range []wire.Map{
+	for _, l := range []value.Map{
 		{{Key: "loc", Value: int64(-1)}}, {{Key: "loc", Value: "x"}}, {{Key: "loc", Value: int64(0)}, {Key: "gzip", Value: int64(10)}},
 		{{Key: "loc", Value: int64(0)}, {Key: "gzip", Value: "best"}},
 	} {
-		if _, err := s.Serve(context.Background(), "_serve_file", append(l, wire.Pair{Key: "path", Value: "sub/f"}, wire.Pair{Key: "saltenv", Value: "base"})); err == nil {
+		if _, err := s.Serve(context.Background(), "_serve_file", append(l, value.Pair{Key: "path", Value: "sub/f"}, value.Pair{Key: "saltenv", Value: "base"})); err == nil {
 			t.Errorf("%v is served", l)
 		}
 	}
@@ -293,11 +293,11 @@ func TestHashFollowsChanges(t *testing.T) {
 	path := filepath.Join(root, "f")
 	old := time.Now().Add(-time.Hour)
 	ask := func() string {
-		reply, err := s.Serve(context.Background(), "_file_hash", wire.Map{{Key: "path", Value: "f"}, {Key: "saltenv", Value: "base"}})
+		reply, err := s.Serve(context.Background(), "_file_hash", value.Map{{Key: "path", Value: "f"}, {Key: "saltenv", Value: "base"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return reply.(wire.Map).String("hsum")
+		return reply.(value.Map).String("hsum")
 	}
 	for _, step := range []struct {
 		content string

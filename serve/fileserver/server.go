@@ -17,7 +17,7 @@ import (
 
 	"clustermaster/internal/fnmatch"
 	"clustermaster/internal/pyregex"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Env is one environment of file_roots: the first root that has a path wins.
@@ -153,7 +153,7 @@ func (s *Server) Envs() []string {
 }
 
 // Serve answers one file command. An error is told to a minion as the empty text.
-func (s *Server) Serve(ctx context.Context, cmd string, load wire.Map) (any, error) {
+func (s *Server) Serve(ctx context.Context, cmd string, load value.Map) (any, error) {
 	s.served.Inc()
 	switch cmd {
 	case "_file_envs":

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func TestStagedContentsAreNotServed(t *testing.T) {
@@ -18,7 +18,7 @@ func TestStagedContentsAreNotServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := wire.Map{{Key: "saltenv", Value: "base"}}
+	base := value.Map{{Key: "saltenv", Value: "base"}}
 	for cmd, want := range map[string][]string{"_file_list": {"top.sls"}, "_dir_list": {"sub"}, "_file_list_emptydirs": {"sub"}} {
 		got, err := s.Serve(t.Context(), cmd, base)
 		if names, _ := got.([]string); err != nil || !slices.Equal(names, want) {
@@ -31,7 +31,7 @@ func TestStagedContentsAreNotServed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m, ok := got.(wire.Map); ok && (m.String("path") != "" || m.String("hsum") != "" || m.String("data") != "") {
+			if m, ok := got.(value.Map); ok && (m.String("path") != "" || m.String("hsum") != "" || m.String("data") != "") {
 				t.Errorf("%s %s: got %v", cmd, path, got)
 			}
 		}

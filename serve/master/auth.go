@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"clustermaster/keystore"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -115,9 +116,9 @@ func (m *Master) authEvent(s wire.SignIn, out keystore.Outcome) {
 		return
 	}
 	result := out.Act == "accept" || out.Act == "pend"
-	data := wire.Map{{Key: "result", Value: result}, {Key: "act", Value: out.Act}, {Key: "id", Value: s.ID}, {Key: "pub", Value: s.Pub}}
+	data := value.Map{{Key: "result", Value: result}, {Key: "act", Value: out.Act}, {Key: "id", Value: s.ID}, {Key: "pub", Value: s.Pub}}
 	if s.AutosignGrains != nil && slices.Contains(m.opts.AuthEventsAutosignGrains, out.Act) {
-		data = append(data, wire.Pair{Key: "autosign_grains", Value: s.AutosignGrains})
+		data = append(data, value.Pair{Key: "autosign_grains", Value: s.AutosignGrains})
 	}
 	m.deps.Bus.Fire("salt/auth", data)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -109,9 +110,9 @@ func TestAuthAlgorithms(t *testing.T) {
 		if a.SigAlgo != "" {
 			want = "bad sig algo"
 		}
-		load := must(wire.UnpackMap(must(a.Pack())))
+		load := must(value.UnpackMap(must(a.Pack())))
 		inner, _ := load.Get("load")
-		for _, payload := range [][]byte{pack(load), pack(load.Set("load", inner.(wire.Map).Set("token", []byte("x"))))} {
+		for _, payload := range [][]byte{pack(load), pack(load.Set("load", inner.(value.Map).Set("token", []byte("x"))))} {
 			if got := k.value(payload); !same(got, dict("enc", "clear", "load", dict("ret", want))) {
 				t.Errorf("%v: got %v", want, got)
 			}
@@ -145,10 +146,10 @@ func TestAuthToken(t *testing.T) {
 		t.Errorf("token: %+v, %v", got, err)
 	}
 	a := wire.AuthRequest{Version: 3, ID: "m1", Key: minionKey(), Nonce: nonce()}
-	outer := must(wire.UnpackMap(must(a.Pack())))
+	outer := must(value.UnpackMap(must(a.Pack())))
 	inner, _ := outer.Get("load")
-	reply := must(wire.UnpackMap(k.handle(pack(outer.Set("load", inner.(wire.Map).Set("token", []byte("garbage")))))))
-	if load := must(wire.UnpackMap(reply.Bytes("load"))); has(load, "token") || !has(load, "aes") {
+	reply := must(value.UnpackMap(k.handle(pack(outer.Set("load", inner.(value.Map).Set("token", []byte("garbage")))))))
+	if load := must(value.UnpackMap(reply.Bytes("load"))); has(load, "token") || !has(load, "aes") {
 		t.Errorf("garbage token: %v", load)
 	}
 }
@@ -160,8 +161,8 @@ func TestAuthKeyForms(t *testing.T) {
 	k.accept("m1")
 	text := strings.ReplaceAll(minionKey().Public().Text(), "\n", "\r\n") + "\r\n\n"
 	load := dict("cmd", "_auth", "id", "m1", "pub", text, "nonce", nonce())
-	reply := k.value(pack(dict("enc", "clear", "version", int64(3), "load", load))).(wire.Map)
-	if inner := must(wire.UnpackMap(reply.Bytes("load"))); !has(inner, "aes") {
+	reply := k.value(pack(dict("enc", "clear", "version", int64(3), "load", load))).(value.Map)
+	if inner := must(value.UnpackMap(reply.Bytes("load"))); !has(inner, "aes") {
 		t.Errorf("CRLF: %v", inner)
 	}
 	k.event("salt/auth")
@@ -260,7 +261,7 @@ func TestAutosign(t *testing.T) {
 	tests := []struct {
 		name, id string
 		change   func(*Options)
-		grains   wire.Map
+		grains   value.Map
 		state    string
 		want     string
 	}{

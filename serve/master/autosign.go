@@ -14,7 +14,7 @@ import (
 
 	"clustermaster/keystore"
 	"clustermaster/salt/target"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Bounds of the files that auto-sign reads.
@@ -49,7 +49,7 @@ func newAutosign(o Options, log *slog.Logger) *autosign {
 }
 
 // decide answers for one id, in Salt's order. A stub that decided is returned, to be consumed when the key is dealt with.
-func (a *autosign) decide(id string, grains wire.Map, now time.Time) (keystore.Auto, string) {
+func (a *autosign) decide(id string, grains value.Map, now time.Time) (keystore.Auto, string) {
 	a.expire(now)
 	stub := a.stub(id)
 	switch {
@@ -98,7 +98,7 @@ func (a *autosign) consume(path string) {
 
 // grainsMatch compares the offered grains with the files of autosign_grains_dir, one allowed value per line. Only names that
 // stand in that folder are looked at, so a grain's name cannot lead out of it.
-func (a *autosign) grainsMatch(grains wire.Map) bool {
+func (a *autosign) grainsMatch(grains value.Map) bool {
 	if a.grains == "" || len(grains) == 0 {
 		return false
 	}
@@ -110,7 +110,7 @@ func (a *autosign) grainsMatch(grains wire.Map) bool {
 		if i == maxSignFiles {
 			break
 		}
-		value, ok := grains.Get(e.Name())
+		val, ok := grains.Get(e.Name())
 		if !ok {
 			continue
 		}
@@ -121,7 +121,7 @@ func (a *autosign) grainsMatch(grains wire.Map) bool {
 			a.values[e.Name()] = f
 		}
 		a.mu.Unlock()
-		text := target.Text(value)
+		text := value.Str(val)
 		for _, line := range f.lines() {
 			if line == text {
 				return true

@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
 // pack packs what a test sends.
-func pack(v any) []byte { return must(wire.Pack(v)) }
+func pack(v any) []byte { return must(value.Pack(v)) }
 
 // TestErrorReplies is lines 25, 26, 28, 29, 31 and 32 of the conformance list: each row of 1-channel.md 7.6 as 3008.3 answers, and
 // after each the next request is served.
@@ -21,7 +22,7 @@ func TestErrorReplies(t *testing.T) {
 	k.keys.set("m2", "accept", otherKey().Public().Text())
 	k.keys.set("pending", "pend", otherKey().Public().Text())
 	c := m.crypt()
-	sealed := func(load wire.Map, version any, id any) []byte {
+	sealed := func(load value.Map, version any, id any) []byte {
 		out := dict("enc", "aes", "load", must(c.Seal(pack(load), "")))
 		if version != nil {
 			out = out.Set("version", version)
@@ -100,7 +101,7 @@ func TestVersions(t *testing.T) {
 		}
 	}
 	m := k.minion(3, "m1")
-	env := must(wire.UnpackMap(m.seal(dict("cmd", "_file_recv"), nonce())))
+	env := must(value.UnpackMap(m.seal(dict("cmd", "_file_recv"), nonce())))
 	for _, v := range []any{"3", int64(9)} {
 		if got := k.value(pack(env.Set("version", v))); got == "bad load" {
 			t.Errorf("version %v is not served as 3", v)
@@ -108,7 +109,7 @@ func TestVersions(t *testing.T) {
 	}
 	// The id in an old minion's request must be an accepted one, and its token right.
 	old := k.minion(2, "m1")
-	for _, load := range []wire.Map{dict("cmd", "_mine_flush", "id", "nosuch"), dict("cmd", "_mine_flush", "id", "../m1")} {
+	for _, load := range []value.Map{dict("cmd", "_mine_flush", "id", "nosuch"), dict("cmd", "_mine_flush", "id", "../m1")} {
 		if got := k.value(old.seal(load, nonce())); got != "bad load" {
 			t.Errorf("%v: got %v", load, got)
 		}
@@ -126,7 +127,7 @@ func TestVersions(t *testing.T) {
 		}
 	}
 	old.sender.Tok, old.sender.Version = nil, 2
-	if got := old.call(dict("cmd", "_master_opts", "id", "m1")).(wire.Map); !has(got, "file_roots") {
+	if got := old.call(dict("cmd", "_master_opts", "id", "m1")).(value.Map); !has(got, "file_roots") {
 		t.Errorf("what is the same for all is refused without a token: %v", got)
 	}
 }
@@ -236,7 +237,7 @@ func TestClearCommandsAreOff(t *testing.T) {
 	k := newKit(t, nil)
 	authentication := dict("error", dict("name", "AuthenticationError", "message", "Authentication error occurred."))
 	for _, tt := range []struct {
-		load wire.Map
+		load value.Map
 		want any
 	}{
 		{dict("cmd", "publish", "tgt", "*", "fun", "test.ping"), authentication},
@@ -257,7 +258,7 @@ func TestClearCommandsAreOff(t *testing.T) {
 // panicking is a file server with a bug.
 type panicking struct{}
 
-func (panicking) Serve(context.Context, string, wire.Map) (any, error) { panic("bug") }
+func (panicking) Serve(context.Context, string, value.Map) (any, error) { panic("bug") }
 
 func TestPanicIsAnswered(t *testing.T) {
 	t.Parallel()
@@ -273,7 +274,7 @@ func FuzzHandle(f *testing.F) {
 	m := k.accept("m1")
 	f.Add([]byte{}, false)
 	f.Add(must(wire.AuthRequest{Version: 3, ID: "m1", Key: minionKey(), Nonce: nonce()}.Pack()), false)
-	for _, load := range []wire.Map{
+	for _, load := range []value.Map{
 		dict("cmd", "_return", "id", "m1", "jid", "req", "return", true, "fun", "test.ping"),
 		dict("cmd", "_minion_event", "id", "m1", "events", []any{dict("tag", "t", "data", dict())}, "pretag", "x"),
 		dict("cmd", "_mine_get", "id", "m1", "tgt", "*", "fun", "a,b"),
@@ -291,7 +292,7 @@ func FuzzHandle(f *testing.F) {
 		if err != nil || len(reply) == 0 {
 			t.Fatalf("no answer: %v", err)
 		}
-		if v, err := wire.Unpack(reply); err == nil && v == "Some exception handling minion payload" && inside {
+		if v, err := value.Unpack(reply); err == nil && v == "Some exception handling minion payload" && inside {
 			t.Fatal("a handler panicked")
 		}
 	})

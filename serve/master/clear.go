@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermaster/internal/origin"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -36,7 +37,7 @@ func (m *Master) clear(ctx context.Context, env wire.Envelope, remote netip.Addr
 // clearOrder is one order of a user as it came.
 type clearOrder struct {
 	cmd    string
-	load   wire.Map
+	load   value.Map
 	remote netip.AddrPort
 }
 
@@ -61,7 +62,7 @@ var clearOrders = map[string]func(*Master, context.Context, *clearOrder) (any, *
 func malformed() *wire.Refusal { return wire.Failed("clear_malformed") }
 
 // switchedOff is the answer to a command that is not served.
-func switchedOff(cmd string, load wire.Map) any {
+func switchedOff(cmd string, load value.Map) any {
 	switch cmd {
 	case "publish":
 		return notAuthenticated
@@ -74,10 +75,10 @@ func switchedOff(cmd string, load wire.Map) any {
 			return false
 		}
 	}
-	return wire.Map{}
+	return value.Map{}
 }
 
-func has(m wire.Map, key string) bool {
+func has(m value.Map, key string) bool {
 	_, ok := m.Get(key)
 	return ok
 }
@@ -113,5 +114,5 @@ func (m *Master) getToken(ctx context.Context, o *clearOrder) (any, *wire.Refusa
 		}
 	}
 	m.refuseOrder(o, "clear_token", "", nil)
-	return wire.Map{}, nil
+	return value.Map{}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"clustermaster/internal/origin"
 	"clustermaster/salt/target"
 	"clustermaster/serve/acl"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -37,7 +38,7 @@ func (a fakeAuth) identity(name string) (Identity, error) {
 	return Identity{Name: name, Eauth: "pam", Rights: acl.FromList(lists[name])}, nil
 }
 
-func (a fakeAuth) Authenticate(_ context.Context, _ string, creds wire.Map) (Identity, error) {
+func (a fakeAuth) Authenticate(_ context.Context, _ string, creds value.Map) (Identity, error) {
 	if creds.String("password") != "good-password" {
 		return Identity{}, errors.New("refused")
 	}
@@ -52,12 +53,12 @@ func (a fakeAuth) ByToken(_ context.Context, token string) (Identity, error) {
 	return a.identity(name)
 }
 
-func (a fakeAuth) MakeToken(ctx context.Context, source string, creds wire.Map) (wire.Map, error) {
+func (a fakeAuth) MakeToken(ctx context.Context, source string, creds value.Map) (value.Map, error) {
 	id, err := a.Authenticate(ctx, source, creds)
 	return dict("name", id.Name, "token", "good-token-"+id.Name), err
 }
 
-func (a fakeAuth) Token(_ context.Context, token string) (wire.Map, bool) {
+func (a fakeAuth) Token(_ context.Context, token string) (value.Map, bool) {
 	return dict("token", token), strings.HasPrefix(token, "good-token-")
 }
 
@@ -141,20 +142,20 @@ func newOrderKit(t testing.TB, change func(*Options, *Deps)) *orderKit {
 	return k
 }
 
-func (k *orderKit) order(load wire.Map) any {
+func (k *orderKit) order(load value.Map) any {
 	k.t.Helper()
 	return k.value(pack(dict("enc", "clear", "version", int64(3), "load", load)))
 }
 
 // errorOf is the name in a reply that is an error map.
 func errorOf(reply any) string {
-	m, _ := reply.(wire.Map)
+	m, _ := reply.(value.Map)
 	v, _ := m.Get("error")
-	e, _ := v.(wire.Map)
+	e, _ := v.(value.Map)
 	return e.String("name")
 }
 
-func publishOf(pairs ...any) wire.Map {
+func publishOf(pairs ...any) value.Map {
 	load := dict("cmd", "publish", "tgt", "m1", "fun", "test.ping", "arg", []any{}, "tgt_type", "glob", "ret", "", "jid", "", "kwargs", dict(), "user", "root")
 	for i := 0; i < len(pairs); i += 2 {
 		load = load.Set(pairs[i].(string), pairs[i+1])
@@ -232,7 +233,7 @@ func TestClearRunCalls(t *testing.T) {
 	})
 	for _, tt := range []struct {
 		name string
-		load wire.Map
+		load value.Map
 		err  string
 		want RunOrder
 	}{
@@ -267,7 +268,7 @@ func TestClearRunCalls(t *testing.T) {
 			t.Errorf("%s: ordered by %+v, want %+v", tt.name, k.runners.by, want)
 		}
 	}
-	for _, load := range []wire.Map{
+	for _, load := range []value.Map{
 		dict("cmd", "runner", "key", keyOf("salt"), "user", "root"), dict("cmd", "runner", "fun", int64(1), "key", keyOf("salt"), "user", "root"),
 		dict("cmd", "runner", "fun", "a.b", "kwarg", []any{}, "key", keyOf("salt"), "user", "root"), publishOf("fun", []any{int64(1)}), publishOf("fun", []any{}),
 		publishOf("key", keyOf("salt"), "jid", int64(1)), publishOf("key", keyOf("salt"), "tgt", dict()), publishOf("user", int64(1)),
@@ -301,7 +302,7 @@ func TestClearSecrets(t *testing.T) {
 	k := newOrderKit(t, nil)
 	k.Master.log = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	k.Master.refused.log = k.Master.log
-	credentials := []wire.Map{
+	credentials := []value.Map{
 		dict("eauth", "pam", "username", "alice", "password", "good-password"), dict("token", "good-token-alice"),
 		dict("eauth", "pam", "username", "alice", "password", "bad-password"), dict("token", "bad-token"), dict("auth_list", []any{"good-token-x"}),
 	}
@@ -318,7 +319,7 @@ func TestClearSecrets(t *testing.T) {
 			}
 		}
 	}
-	k.bus.Fire("end", wire.Map{})
+	k.bus.Fire("end", value.Map{})
 	var told strings.Builder
 	for e := range k.events.C {
 		if e.Tag == "end" {
@@ -392,7 +393,7 @@ func TestStrangersEvents(t *testing.T) {
 	for range 3 * strangersBurst {
 		k.order(publishOf("key", "x"))
 	}
-	k.bus.Fire("mark", wire.Map{})
+	k.bus.Fire("mark", value.Map{})
 	n := 0
 	for e := range k.events.C {
 		if e.Tag == "mark" {
@@ -528,7 +529,7 @@ func TestTokensInClear(t *testing.T) {
 	t.Parallel()
 	k := newOrderKit(t, nil)
 	for _, tt := range []struct {
-		load wire.Map
+		load value.Map
 		want any
 	}{
 		{dict("cmd", "mk_token", "eauth", "pam", "username", "alice", "password", "good-password"), dict("name", "alice", "token", "good-token-alice")},
@@ -545,7 +546,7 @@ func TestTokensInClear(t *testing.T) {
 // FuzzClear: whatever comes in clear is answered, and without a good key, password or token nothing is sent or run.
 func FuzzClear(f *testing.F) {
 	k := newOrderKit(f, nil)
-	for _, load := range []wire.Map{
+	for _, load := range []value.Map{
 		publishOf("key", "x"), publishOf("key", "x", "tgt", []any{"m1"}, "tgt_type", "list", "fun", []any{"test.ping", "test.echo"}, "jid", nil, "to", 1.5),
 		publishOf("kwargs", dict("token", "bad")), publishOf("kwargs", dict("eauth", "pam", "username", "bob", "password", "x", "auth_list", []any{".*"})),
 		dict("cmd", "runner", "fun", "a.b", "kwarg", dict("arg", []any{}, "kwarg", dict()), "user", "root", "key", "x"),
@@ -563,7 +564,7 @@ func FuzzClear(f *testing.F) {
 		if err != nil || len(reply) == 0 {
 			t.Fatalf("no answer: %v", err)
 		}
-		if v, err := wire.Unpack(reply); err == nil && v == "Some exception handling minion payload" && strings.Contains(k.panics(), "panic") {
+		if v, err := value.Unpack(reply); err == nil && v == "Some exception handling minion payload" && strings.Contains(k.panics(), "panic") {
 			t.Fatal("a handler panicked")
 		}
 		if k.subs.count() != 0 || len(k.runners.last()) != 0 {

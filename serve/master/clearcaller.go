@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"clustermaster/serve/acl"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // credentials is the kind of proof that comes with an order.
@@ -24,7 +24,7 @@ const (
 )
 
 // kindOf tells the kind from what is there, as Salt does.
-func kindOf(load wire.Map) credentials {
+func kindOf(load value.Map) credentials {
 	switch {
 	case has(load, "token"):
 		return kindToken
@@ -35,8 +35,8 @@ func kindOf(load wire.Map) credentials {
 }
 
 // errorMap is how errors are told to callers.
-func errorMap(name, message string) wire.Map {
-	return wire.Map{{Key: "error", Value: wire.Map{{Key: "name", Value: name}, {Key: "message", Value: message}}}}
+func errorMap(name, message string) value.Map {
+	return value.Map{{Key: "error", Value: value.Map{{Key: "name", Value: name}, {Key: "message", Value: message}}}}
 }
 
 var (
@@ -51,7 +51,7 @@ func (k credentials) name() string {
 }
 
 // refusal is the answer of runner and wheel to credentials that are not good.
-func (k credentials) refusal(load wire.Map) wire.Map {
+func (k credentials) refusal(load value.Map) value.Map {
 	text := `Authentication failure of type "` + string(k) + `" occurred`
 	switch k {
 	case kindToken:
@@ -63,7 +63,7 @@ func (k credentials) refusal(load wire.Map) wire.Map {
 }
 
 // unauthorized is the answer of runner and wheel to somebody who may not call a function.
-func (k credentials) unauthorized(user string) wire.Map {
+func (k credentials) unauthorized(user string) value.Map {
 	return errorMap(k.name(), `Authentication failure of type "`+string(k)+`" occurred for user `+user+".")
 }
 
@@ -71,7 +71,7 @@ func (k credentials) unauthorized(user string) wire.Map {
 const maxShownUser = 64
 
 // userOf is the name that a caller gives himself, which goes back to nobody but him.
-func userOf(m wire.Map) string {
+func userOf(m value.Map) string {
 	if user := m.String("username"); user != "" && len(user) <= maxShownUser {
 		return user
 	}
@@ -92,7 +92,7 @@ var errCredentials = errors.New("credentials are not good")
 
 // identify proves who gives an order. creds is where token, or eauth and its fields, are looked for; key and user are those of the
 // order's load. The error is errCredentials, one of acl's, or that of ctx.
-func (m *Master) identify(ctx context.Context, o *clearOrder, creds wire.Map, funs []string) (orderer, error) {
+func (m *Master) identify(ctx context.Context, o *clearOrder, creds value.Map, funs []string) (orderer, error) {
 	load := o.load
 	who := orderer{kind: kindOf(creds)}
 	if who.kind == kindUser {

@@ -9,6 +9,7 @@ import (
 
 	"clustermaster/serve/acl"
 	"clustermaster/store/jobcache"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -79,13 +80,13 @@ func (m *Master) clearPublish(ctx context.Context, o *clearOrder) (any, *wire.Re
 		m.refuseOrder(o, "clear_rights", who.user, fun)
 		return notAuthorized, nil
 	case done.Error == noJID:
-		return wire.Map{{Key: "error", Value: done.Error}}, nil
+		return value.Map{{Key: "error", Value: done.Error}}, nil
 	case done.Error != "":
-		return cleared(wire.Map{{Key: "jid", Value: nil}, {Key: "minions", Value: []any{}}, {Key: "error", Value: done.Error}}), nil
+		return cleared(value.Map{{Key: "jid", Value: nil}, {Key: "minions", Value: []any{}}, {Key: "error", Value: done.Error}}), nil
 	}
 	m.accepted(o, who.kind)
 	m.log.Info("job published for a user", "user", who.user, "fun", fun, "jid", done.JID, "addr", o.remote)
-	return cleared(wire.Map{{Key: "jid", Value: done.JID}, {Key: "minions", Value: textual(done.Minions)}, {Key: "missing", Value: textual(done.Missing)}}), nil
+	return cleared(value.Map{{Key: "jid", Value: done.JID}, {Key: "minions", Value: textual(done.Minions)}, {Key: "missing", Value: textual(done.Missing)}}), nil
 }
 
 // othersJob reports whether a job id is of another user's job: whoever took it would own that job's returns. Root and the master's user may.
@@ -98,12 +99,12 @@ func (m *Master) othersJob(ctx context.Context, who orderer, jid string) (bool, 
 }
 
 // cleared is the envelope of publish's replies.
-func cleared(load wire.Map) wire.Map {
-	return wire.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: load}}
+func cleared(load value.Map) value.Map {
+	return value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: load}}
 }
 
 // publishRequest reads a job; false if something is missing or of a kind that no caller sends.
-func publishRequest(load, kwargs wire.Map) (PublishRequest, bool) {
+func publishRequest(load, kwargs value.Map) (PublishRequest, bool) {
 	r := PublishRequest{Kwargs: kwargs, Load: load}
 	var ok bool
 	if r.Tgt, ok = textOrTexts(load, "tgt"); !ok {
@@ -157,7 +158,7 @@ func sensible(funs []string) bool {
 }
 
 // functionsOf lists the functions of a job; none if they are no texts.
-func functionsOf(load wire.Map) []string {
+func functionsOf(load value.Map) []string {
 	v, ok := textOrTexts(load, "fun")
 	if fun, one := v.(string); one {
 		return []string{fun}
@@ -169,7 +170,7 @@ func functionsOf(load wire.Map) []string {
 }
 
 // textOrTexts reads a text, or a list of texts as []string.
-func textOrTexts(load wire.Map, key string) (any, bool) {
+func textOrTexts(load value.Map, key string) (any, bool) {
 	v, _ := load.Get(key)
 	switch v := v.(type) {
 	case string:
@@ -182,18 +183,18 @@ func textOrTexts(load wire.Map, key string) (any, bool) {
 }
 
 // optionalMap reads a map that may be absent.
-func optionalMap(load wire.Map, key string) (wire.Map, bool) {
+func optionalMap(load value.Map, key string) (value.Map, bool) {
 	v, given := load.Get(key)
 	if !given {
 		return nil, true
 	}
-	inner, ok := v.(wire.Map)
+	inner, ok := v.(value.Map)
 	return inner, ok
 }
 
 // tellRefused fires the event of a job that was refused: the request without its secrets, and the error. An id that would make another
 // event of it, such as a return, is not in the tag.
-func (m *Master) tellRefused(load wire.Map, jid string, reply wire.Map) {
+func (m *Master) tellRefused(load value.Map, jid string, reply value.Map) {
 	if !validJID(jid) {
 		jid = ""
 	}

@@ -7,6 +7,7 @@ import (
 
 	"clustermaster/internal/origin"
 	"clustermaster/serve/acl"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -14,7 +15,7 @@ import (
 type RunOrder struct {
 	Fun    string // without the word wheel
 	Args   []any
-	Kwargs wire.Map
+	Kwargs value.Map
 	// ByName says that Kwargs are the parameters by name, among keys that mean nothing to the function.
 	ByName bool
 	User   string
@@ -56,7 +57,7 @@ func (m *Master) clearRunner(ctx context.Context, o *clearOrder) (any, *wire.Ref
 		return errorMap("SaltClientError", err.Error()), nil
 	}
 	m.log.Info("runner function called for a user", "user", order.User, "fun", order.Fun, "jid", jid, "addr", o.remote)
-	return wire.Map{{Key: "tag", Value: tag}, {Key: "jid", Value: jid}}, nil
+	return value.Map{{Key: "tag", Value: tag}, {Key: "jid", Value: jid}}, nil
 }
 
 // clearWheel is wheel: the reply waits for the function.
@@ -75,26 +76,26 @@ func (m *Master) clearWheel(ctx context.Context, o *clearOrder) (any, *wire.Refu
 	if ran.Refused != "" {
 		ran.Return = "Exception occurred in wheel " + order.Fun + ": CommandExecutionError: " + ran.Refused
 	}
-	return wire.Map{{Key: "tag", Value: ran.Tag}, {Key: "data", Value: wire.Map{
+	return value.Map{{Key: "tag", Value: ran.Tag}, {Key: "data", Value: value.Map{
 		{Key: "fun", Value: "wheel." + order.Fun}, {Key: "jid", Value: ran.JID}, {Key: "tag", Value: ran.Tag}, {Key: "user", Value: order.User},
 		{Key: "return", Value: ran.Return}, {Key: "success", Value: ran.Success},
 	}}}, nil
 }
 
 // argAndKwarg are the arguments in the newer form of low data.
-func argAndKwarg(low wire.Map) (args []any, kwargs wire.Map, both bool) {
+func argAndKwarg(low value.Map) (args []any, kwargs value.Map, both bool) {
 	arg, hasArg := low.Get("arg")
 	kwarg, hasKwarg := low.Get("kwarg")
 	if !hasArg || !hasKwarg {
 		return nil, nil, false
 	}
 	args, _ = arg.([]any)
-	kwargs, _ = kwarg.(wire.Map)
+	kwargs, _ = kwarg.(value.Map)
 	return args, kwargs, true
 }
 
 // allows is acl's question for runners or for wheels.
-type allows func(r *acl.Rights, fun string, args []any, kwargs wire.Map) (bool, error)
+type allows func(r *acl.Rights, fun string, args []any, kwargs value.Map) (bool, error)
 
 // mayRun fills in function and user of an order, or answers it. Somebody with publisher_acl runs nothing here: that option is about
 // minions. Salt's master checks no rights of users with a key.
@@ -117,7 +118,7 @@ func (m *Master) mayRun(ctx context.Context, o *clearOrder, order *RunOrder, all
 	switch {
 	case who.kind != kindUser:
 		var args []any
-		var kwargs wire.Map
+		var kwargs value.Map
 		if !order.ByName { // conditions on arguments are for the form that tells them apart
 			args, kwargs = order.Args, order.Kwargs
 		}

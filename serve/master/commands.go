@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"clustermaster/internal/pytext"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // command is the handler of one aes command. The value is the reply; an error is told to the minion as the empty text.
-type command func(ctx context.Context, c *call) (value any, err error)
+type command func(ctx context.Context, c *call) (val any, err error)
 
 // command finds the handler of cmd and its metric label. Unknown commands, private ones of Salt among them, get an empty
 // map.
@@ -55,7 +54,7 @@ func (m *Master) command(cmd string) (command, string) {
 	case "verify_minion": // exposed by Salt, but cannot be called
 		return constant(""), cmd
 	}
-	return constant(wire.Map{}), unknownCommand
+	return constant(value.Map{}), unknownCommand
 }
 
 // forAll reports whether a command does the same whoever asks: it acts for no id.
@@ -77,7 +76,7 @@ func constant(v any) command {
 
 func (m *Master) files(ctx context.Context, c *call) (any, error) {
 	if m.deps.Files == nil {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	load, err := c.Load.Map()
 	if err != nil {
@@ -88,30 +87,30 @@ func (m *Master) files(ctx context.Context, c *call) (any, error) {
 
 // masterOpts hands out the options that a minion's state runs go by; it indexes all of them.
 func (m *Master) masterOpts(_ context.Context, c *call) (any, error) {
-	envs := wire.Map{}
+	envs := value.Map{}
 	if m.opts.FileEnvs != nil {
 		for _, env := range m.opts.FileEnvs() {
 			envs = envs.Set(env, []any{})
 		}
 	}
-	opts := wire.Map{
+	opts := value.Map{
 		{Key: "file_roots", Value: envs},
 		{Key: "top_file_merging_strategy", Value: "merge"},
 		{Key: "env_order", Value: []any{}},
 		{Key: "default_top", Value: "base"},
 	}
 	n := len(opts)
-	opts = append(opts, wire.Map{
+	opts = append(opts, value.Map{
 		{Key: "renderer", Value: "jinja|yaml"},
 		{Key: "failhard", Value: false},
 		{Key: "state_top", Value: "salt://top.sls"},
 		{Key: "state_top_saltenv", Value: nil},
-		{Key: "nodegroups", Value: wire.Map{}},
+		{Key: "nodegroups", Value: value.Map{}},
 		{Key: "state_auto_order", Value: true},
 		{Key: "state_events", Value: false},
 		{Key: "state_aggregate", Value: false},
-		{Key: "jinja_env", Value: wire.Map{}},
-		{Key: "jinja_sls_env", Value: wire.Map{}},
+		{Key: "jinja_env", Value: value.Map{}},
+		{Key: "jinja_sls_env", Value: value.Map{}},
 		{Key: "jinja_lstrip_blocks", Value: false},
 		{Key: "jinja_trim_blocks", Value: false},
 	}...)
@@ -132,9 +131,9 @@ func (m *Master) masterOpts(_ context.Context, c *call) (any, error) {
 // masterTops tells a minion what master_tops has for it: for the id of the channel, whatever options it sends along.
 func (m *Master) masterTops(ctx context.Context, c *call) (any, error) {
 	if m.opts.MasterTops == nil || c.ID == "" {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
-	var opts wire.Map
+	var opts value.Map
 	if raw, ok := c.Load.Get("opts"); ok {
 		var err error
 		if opts, err = raw.Map(); err != nil {
@@ -147,15 +146,15 @@ func (m *Master) masterTops(ctx context.Context, c *call) (any, error) {
 // registerResources is sent by every 3008 minion at its start.
 func (m *Master) registerResources(_ context.Context, c *call) (any, error) {
 	if _, ok := c.Load.Get("resources"); !ok || c.ID == "" {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
-	m.deps.Bus.Fire("resource/refresh/"+c.ID, wire.Map{{Key: "Resource cache refresh", Value: c.ID}})
+	m.deps.Bus.Fire("resource/refresh/"+c.ID, value.Map{{Key: "Resource cache refresh", Value: c.ID}})
 	return true, nil
 }
 
 func (m *Master) revokeAuth(ctx context.Context, c *call) (any, error) {
 	if c.ID == "" {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	if !m.opts.AllowMinionKeyRevoke {
 		return c.Load, nil
@@ -167,7 +166,7 @@ func (m *Master) revokeAuth(ctx context.Context, c *call) (any, error) {
 }
 
 // isTrue is Python's truth of a value.
-func isTrue(raw wire.Raw) bool {
+func isTrue(raw value.Raw) bool {
 	v, err := raw.Unpack()
-	return err == nil && len(raw) > 0 && pytext.Truth(v)
+	return err == nil && len(raw) > 0 && value.Truth(v)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -96,7 +97,7 @@ func TestReturnVariants(t *testing.T) {
 	base := dict("cmd", "_return", "return", true, "jid", "20261121093500438490", "fun", "test.ping")
 	tests := []struct {
 		name   string
-		load   wire.Map
+		load   value.Map
 		change func(*Options)
 		want   any
 		tag    string
@@ -315,7 +316,7 @@ func TestEventsInAnothersName(t *testing.T) {
 	m, syndic := k.accept("m1"), k.accept("s1")
 	k.accept("m2")
 	single := func(m *fakeMinion, tag string) { m.call(dict("cmd", "_minion_event", "tag", tag, "data", "x")) }
-	batch := func(m *fakeMinion, tag string, data wire.Map) {
+	batch := func(m *fakeMinion, tag string, data value.Map) {
 		m.call(dict("cmd", "_minion_event", "events", []any{dict("tag", tag, "data", data)}))
 	}
 	for _, tag := range []string{
@@ -395,13 +396,13 @@ func TestPillar(t *testing.T) {
 		t.Errorf("grains %v", g)
 	}
 	m := k.minion(3, "m1")
-	inner := append(append(dict(), load...), wire.Pair{Key: "tok", Value: token()})
+	inner := append(append(dict(), load...), value.Pair{Key: "tok", Value: token()})
 	noNonce := pack(dict("enc", "aes", "version", int64(3), "id", "m1", "load", must(m.crypt().Seal(pack(inner), ""))))
 	if got := k.value(noNonce); !same(got, dict("error", "Nonce not included in request")) {
 		t.Errorf("without nonce: %v", got)
 	}
 	// Not "2": sealed as any other reply.
-	if got := m.call(load.Without("ver")); !same(field(got.(wire.Map), "for"), "m1") {
+	if got := m.call(load.Without("ver")); !same(field(got.(value.Map), "for"), "m1") {
 		t.Errorf("old form: %v", got)
 	}
 }
@@ -410,7 +411,7 @@ func TestPillarRefusals(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, func(_ *Options, d *Deps) { d.Pillars = pillars{err: errors.New("bad top")} })
 	m := k.accept("m1")
-	open := func(load wire.Map) any {
+	open := func(load value.Map) any {
 		n := nonce()
 		raw, err := wire.OpenPrivate(minionKey(), clusterKey().Public(), m.sender, k.handle(m.seal(load, n)), "pillar", n)
 		if err != nil {
@@ -436,7 +437,7 @@ func TestMasterOpts(t *testing.T) {
 		o.MasterOpts = dict("state_aggregate", true, "nodegroups", dict("g", "m1"))
 	})
 	m := k.accept("m1")
-	got := m.call(dict("cmd", "_master_opts")).(wire.Map)
+	got := m.call(dict("cmd", "_master_opts")).(value.Map)
 	for _, key := range []string{"file_roots", "top_file_merging_strategy", "env_order", "default_top", "renderer", "failhard", "state_top", "state_top_saltenv", "nodegroups",
 		"state_auto_order", "state_events", "state_aggregate", "jinja_env", "jinja_sls_env", "jinja_lstrip_blocks", "jinja_trim_blocks"} {
 		if !has(got, key) {
@@ -446,7 +447,7 @@ func TestMasterOpts(t *testing.T) {
 	if !same(field(got, "file_roots"), dict("base", []any{}, "dev", []any{})) || field(got, "state_aggregate") != true {
 		t.Errorf("got %v", got)
 	}
-	if got := m.call(dict("cmd", "_master_opts", "env_only", true)).(wire.Map); len(got) != 4 {
+	if got := m.call(dict("cmd", "_master_opts", "env_only", true)).(value.Map); len(got) != 4 {
 		t.Errorf("env_only: %v", got)
 	}
 	if got := m.call(dict("cmd", "_master_tops", "opts", dict("id", "m1"))); !same(got, dict()) {
@@ -460,12 +461,12 @@ func TestMine(t *testing.T) {
 	m, other := k.accept("m1"), k.accept("m2")
 	k.data.grains["m1"], k.data.grains["m2"] = dict("os", "Debian"), dict("os", "Debian")
 	k.data.pillar["m1"], k.data.pillar["m2"] = dict("color", "blue"), dict("color", "red")
-	acl := func(v any, tgt string) wire.Map {
+	acl := func(v any, tgt string) value.Map {
 		return dict("__data__", v, "__saltmine_acl__", int64(1), "allow_tgt", tgt, "allow_tgt_type", "glob")
 	}
 	steps := []struct {
 		who  *fakeMinion
-		load wire.Map
+		load value.Map
 		want any
 	}{
 		{m, dict("cmd", "_mine", "data", dict("ip", "10.0.0.1", "priv", acl("secret", "m1"), "none", acl("x", "nobody"))), true},
@@ -522,7 +523,7 @@ func TestRevokeAndRegister(t *testing.T) {
 		t.Errorf("revoke: %v, %v", got, k.keys.revoked)
 	}
 	forbidden := newKit(t, func(o *Options, _ *Deps) { o.AllowMinionKeyRevoke = false })
-	if got := forbidden.accept("m1").call(dict("cmd", "revoke_auth")).(wire.Map); got.String("cmd") != "revoke_auth" || len(forbidden.keys.revoked) != 0 {
+	if got := forbidden.accept("m1").call(dict("cmd", "revoke_auth")).(value.Map); got.String("cmd") != "revoke_auth" || len(forbidden.keys.revoked) != 0 {
 		t.Errorf("forbidden: %v", got)
 	}
 }
@@ -530,7 +531,7 @@ func TestRevokeAndRegister(t *testing.T) {
 // echoing is a file server that says what it was asked.
 type echoing struct{}
 
-func (echoing) Serve(_ context.Context, cmd string, load wire.Map) (any, error) {
+func (echoing) Serve(_ context.Context, cmd string, load value.Map) (any, error) {
 	if cmd == "_serve_file" {
 		return nil, errors.New("bad position")
 	}
@@ -554,7 +555,7 @@ func TestFiles(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	for name, tt := range map[string]struct {
 		budget float64
-		load   wire.Map
+		load   value.Map
 	}{
 		"_return":       {38, pingReturn()},
 		"_minion_event": {26, startEvent()},
@@ -587,11 +588,11 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-func pingReturn() wire.Map {
+func pingReturn() value.Map {
 	return dict("cmd", "_return", "success", true, "return", true, "retcode", int64(0), "jid", "20261121093500438490", "fun", "test.ping", "fun_args", []any{})
 }
 
-func startEvent() wire.Map {
+func startEvent() value.Map {
 	return dict("cmd", "_minion_event", "data", "Minion m1 started at "+time.ANSIC, "tag", "salt/minion/m1/start", "pretag", nil)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -28,7 +29,7 @@ func (s *fakeSender) Vouch() { s.vouched++ }
 func TestDecodedSize(t *testing.T) {
 	k := newKit(t, func(o *Options, _ *Deps) { o.MaxDecoded = 1 << 20 })
 	m := k.accept("m1")
-	events := func(n int) wire.Map {
+	events := func(n int) value.Map {
 		empty := make([]any, n)
 		for i := range empty {
 			empty[i] = []any{}

@@ -12,6 +12,7 @@ import (
 	"clustermaster/serve/acl"
 	"clustermaster/serve/event"
 	"clustermaster/store/jobcache"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -33,7 +34,7 @@ type Deps struct {
 	Pushed      Pushed   // optional: pushed files are refused
 	Disk        Disk     // optional: there is always space
 	// Runner runs a runner function for a minion (peer_run) and returns its return, with an error what salt-run would tell. Optional: none runs.
-	Runner func(ctx context.Context, fun string, args []any, kwargs wire.Map) (any, error)
+	Runner func(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error)
 
 	// Of the orders of users (enable_clear_commands), all optional.
 	ACL      *acl.Rules // nil: nobody but root and the master's user has rights
@@ -53,7 +54,7 @@ type Disk interface {
 // OnDisk is where Salt's own clients look jobs up.
 type OnDisk interface {
 	// Keep comes back when the job can be found there. load has no secrets. nocache: its returns are not to be found there.
-	Keep(jid string, load wire.Map, minions []string, nocache bool)
+	Keep(jid string, load value.Map, minions []string, nocache bool)
 }
 
 // UserKeys are the keys of users of the masters' machines.
@@ -72,11 +73,11 @@ type Identity struct {
 // Auth confirms users by external_auth. It takes its time for a refusal, bounds attempts and logs them.
 type Auth interface {
 	// Authenticate confirms eauth, username and password that come from a source, an address.
-	Authenticate(ctx context.Context, source string, creds wire.Map) (Identity, error)
+	Authenticate(ctx context.Context, source string, creds value.Map) (Identity, error)
 	ByToken(ctx context.Context, token string) (Identity, error)
 	// MakeToken authenticates and returns Salt's map of a new token; Token that of one which is good.
-	MakeToken(ctx context.Context, source string, creds wire.Map) (wire.Map, error)
-	Token(ctx context.Context, token string) (wire.Map, bool)
+	MakeToken(ctx context.Context, source string, creds value.Map) (value.Map, error)
+	Token(ctx context.Context, token string) (value.Map, bool)
 }
 
 // Runners runs runner and wheel functions on this master.
@@ -119,15 +120,15 @@ type Cluster interface {
 // Jobs is what is asked of the job cache.
 type Jobs interface {
 	// SaveLoad keeps a job and its expected minions.
-	SaveLoad(ctx context.Context, jid string, load wire.Map, minions []string) error
+	SaveLoad(ctx context.Context, jid string, load value.Map, minions []string) error
 	// SaveAccount keeps what a minion that began a job says of it as its load, unless it has one; id "" is a syndic. Beyond what
 	// is stored of one minion or of all it is allotment.ErrSpent.
-	SaveAccount(ctx context.Context, jid, id string, load wire.Map) error
+	SaveAccount(ctx context.Context, jid, id string, load value.Map) error
 	// SaveMinions adds expected minions, as named by a syndic (source).
 	SaveMinions(ctx context.Context, jid, source string, ids []string) error
 	// SaveReturn keeps a return on stable storage; the first one of a minion stays. account, if not nil, is kept as the
 	// job's load unless there is one. An Own return may be refused with allotment.ErrSpent.
-	SaveReturn(ctx context.Context, jid, id string, r jobcache.Return, account wire.Map) (first bool, err error)
+	SaveReturn(ctx context.Context, jid, id string, r jobcache.Return, account value.Map) (first bool, err error)
 	// SaveNoCache notes that no return of a job is to be kept; NoCache tells.
 	SaveNoCache(ctx context.Context, jid string) error
 	NoCache(ctx context.Context, jid string) (bool, error)
@@ -146,12 +147,12 @@ type Jobs interface {
 
 // Data is what is asked of the minions' data.
 type Data interface {
-	SetGrains(ctx context.Context, id string, grains wire.Raw) error
-	SetPillar(ctx context.Context, id, pillarenv string, pillar wire.Map) error
+	SetGrains(ctx context.Context, id string, grains value.Raw) error
+	SetPillar(ctx context.Context, id, pillarenv string, pillar value.Map) error
 	// MergeMine lays data over the stored mine, or with clear replaces it.
-	MergeMine(ctx context.Context, id string, data wire.Map, clear bool) error
+	MergeMine(ctx context.Context, id string, data value.Map, clear bool) error
 	// MineValues returns one function's values in the mines of these minions, still packed; those that have none are left out.
-	MineValues(ctx context.Context, fun string, ids []string) (map[string]wire.Raw, error)
+	MineValues(ctx context.Context, fun string, ids []string) (map[string]value.Raw, error)
 	DeleteMine(ctx context.Context, id, fun string) error
 	FlushMine(ctx context.Context, id string) error
 }
@@ -160,24 +161,24 @@ type Data interface {
 type Files interface {
 	// Serve answers one of the _file_ commands and their kin, with the exact reply. An error is told to the minion as the
 	// empty text.
-	Serve(ctx context.Context, cmd string, load wire.Map) (any, error)
+	Serve(ctx context.Context, cmd string, load value.Map) (any, error)
 }
 
 // PillarRequest is what a pillar is made from.
 type PillarRequest struct {
 	ID                        string
-	Grains                    wire.Map
+	Grains                    value.Map
 	Saltenv, Pillarenv        string // "" for nil
-	Override, ExtraMinionData wire.Map
+	Override, ExtraMinionData value.Map
 	CleanCache                bool
 	Ext                       any
 }
 
 // MadePillar is a pillar and what of it is kept for targets and pillar_cache.
 type MadePillar struct {
-	Pillar wire.Map
-	Keep   wire.Map // nil if there is nothing new to keep: the override of one request is never kept
-	Env    string   // pillarenv under which it is kept; "" for none
+	Pillar value.Map
+	Keep   value.Map // nil if there is nothing new to keep: the override of one request is never kept
+	Env    string    // pillarenv under which it is kept; "" for none
 }
 
 // Pillars makes pillars.

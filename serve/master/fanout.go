@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"clustermaster/serve/master/masterpb"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 const (
@@ -104,7 +104,7 @@ func (m *Master) others() []string {
 
 // publishSealed seals load and hands it to all masters, again if a master had a newer AES key: minions of that master could
 // not read it, and what an older key sealed must not be published.
-func (m *Master) publishSealed(ctx context.Context, load wire.Map, p Publication, doubtful []string) (delivery, error) {
+func (m *Master) publishSealed(ctx context.Context, load value.Map, p Publication, doubtful []string) (delivery, error) {
 	deadline := time.Now().Add(epochTimeout)
 	for {
 		payload, epoch, err := m.seal(load)

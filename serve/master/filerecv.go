@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"clustermaster/store/allotment"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -64,7 +65,7 @@ func (m *Master) fileRecv(ctx context.Context, c *call) (any, error) {
 }
 
 // pushedPath joins the components of a path, which must be a list and stay below the minion's folder.
-func pushedPath(raw wire.Raw) (string, bool) {
+func pushedPath(raw value.Raw) (string, bool) {
 	v, err := raw.Unpack()
 	list, isList := v.([]any)
 	if err != nil || !isList || len(list) == 0 {

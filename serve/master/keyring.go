@@ -6,6 +6,7 @@ import (
 
 	"clustermaster/cluster"
 	"clustermaster/keystore"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -165,7 +166,7 @@ func (m *Master) open(env wire.Envelope, sender Sender) (*call, *wire.Refusal) {
 
 // weigh asks for the memory that an opened request takes once it is decoded.
 func (m *Master) weigh(packed []byte, sender Sender) *wire.Refusal {
-	weight, err := wire.Weigh(packed)
+	weight, err := value.Weigh(packed)
 	switch {
 	case err != nil:
 		return nil // ParseRequest says what is wrong

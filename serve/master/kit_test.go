@@ -18,6 +18,7 @@ import (
 	"clustermaster/serve/event"
 	"clustermaster/serve/event/eventtest"
 	"clustermaster/store/jobcache"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -185,7 +186,7 @@ func (c *fakeCluster) rotate(aes, session bool) {
 // fakeJobs is the job cache.
 type fakeJobs struct {
 	mu      sync.Mutex
-	loads   map[string]wire.Map
+	loads   map[string]value.Map
 	minions map[string][]string
 	returns map[string]map[string]jobcache.Return
 	peers   map[string]string
@@ -197,7 +198,7 @@ type fakeJobs struct {
 }
 
 func newFakeJobs() *fakeJobs {
-	return &fakeJobs{loads: map[string]wire.Map{}, minions: map[string][]string{}, returns: map[string]map[string]jobcache.Return{}, peers: map[string]string{},
+	return &fakeJobs{loads: map[string]value.Map{}, minions: map[string][]string{}, returns: map[string]map[string]jobcache.Return{}, peers: map[string]string{},
 		nocache: map[string]bool{}, ends: map[string]string{}}
 }
 
@@ -222,7 +223,7 @@ func (j *fakeJobs) SaveEndTime(_ context.Context, jid, end string) error {
 	return j.err
 }
 
-func (j *fakeJobs) SaveLoad(_ context.Context, jid string, load wire.Map, minions []string) error {
+func (j *fakeJobs) SaveLoad(_ context.Context, jid string, load value.Map, minions []string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.err != nil {
@@ -233,7 +234,7 @@ func (j *fakeJobs) SaveLoad(_ context.Context, jid string, load wire.Map, minion
 	return nil
 }
 
-func (j *fakeJobs) SaveAccount(_ context.Context, jid, _ string, load wire.Map) error {
+func (j *fakeJobs) SaveAccount(_ context.Context, jid, _ string, load value.Map) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.err != nil {
@@ -252,7 +253,7 @@ func (j *fakeJobs) SaveMinions(_ context.Context, jid, source string, ids []stri
 	return j.err
 }
 
-func (j *fakeJobs) SaveReturn(_ context.Context, jid, id string, r jobcache.Return, account wire.Map) (bool, error) {
+func (j *fakeJobs) SaveReturn(_ context.Context, jid, id string, r jobcache.Return, account value.Map) (bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.err != nil {
@@ -292,7 +293,7 @@ func (j *fakeJobs) Owner(_ context.Context, jid string) (jobcache.Owner, bool, e
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	load, ok := j.loads[jid]
-	kwargs, _ := field(load, "kwargs").(wire.Map)
+	kwargs, _ := field(load, "kwargs").(value.Map)
 	return jobcache.Owner{User: load.String("user"), Eauth: kwargs.String("eauth")}, ok, j.err
 }
 
@@ -315,34 +316,34 @@ func (j *fakeJobs) Returned(_ context.Context, jid string) ([]string, error) {
 // fakeData is the minions' data, and the source of targets.
 type fakeData struct {
 	incomplete string // said of grains and pillar
-	groups     wire.Map
+	groups     value.Map
 	keys       *fakeKeys
 	mu         sync.Mutex
-	grains     map[string]wire.Map
-	pillar     map[string]wire.Map
-	mines      map[string]wire.Map
+	grains     map[string]value.Map
+	pillar     map[string]value.Map
+	mines      map[string]value.Map
 	err        error
 }
 
 func newFakeData(keys *fakeKeys) *fakeData {
-	return &fakeData{keys: keys, grains: map[string]wire.Map{}, pillar: map[string]wire.Map{}, mines: map[string]wire.Map{}}
+	return &fakeData{keys: keys, grains: map[string]value.Map{}, pillar: map[string]value.Map{}, mines: map[string]value.Map{}}
 }
 
-func (d *fakeData) SetGrains(_ context.Context, id string, grains wire.Raw) error {
+func (d *fakeData) SetGrains(_ context.Context, id string, grains value.Raw) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.grains[id] = must(grains.Map())
 	return d.err
 }
 
-func (d *fakeData) SetPillar(_ context.Context, id, _ string, pillar wire.Map) error {
+func (d *fakeData) SetPillar(_ context.Context, id, _ string, pillar value.Map) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pillar[id] = pillar
 	return d.err
 }
 
-func (d *fakeData) MergeMine(_ context.Context, id string, data wire.Map, clear bool) error {
+func (d *fakeData) MergeMine(_ context.Context, id string, data value.Map, clear bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if clear {
@@ -354,13 +355,13 @@ func (d *fakeData) MergeMine(_ context.Context, id string, data wire.Map, clear 
 	return d.err
 }
 
-func (d *fakeData) MineValues(_ context.Context, fun string, ids []string) (map[string]wire.Raw, error) {
+func (d *fakeData) MineValues(_ context.Context, fun string, ids []string) (map[string]value.Raw, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := map[string]wire.Raw{}
+	out := map[string]value.Raw{}
 	for _, id := range ids {
 		if v, ok := d.mines[id].Get(fun); ok {
-			out[id] = must(wire.Pack(v))
+			out[id] = must(value.Pack(v))
 		}
 	}
 	return out, nil
@@ -514,7 +515,7 @@ func (k *kit) handle(payload []byte) []byte {
 // text unpacks a reply that is one value.
 func (k *kit) value(payload []byte) any {
 	k.t.Helper()
-	v, err := wire.Unpack(k.handle(payload))
+	v, err := value.Unpack(k.handle(payload))
 	if err != nil {
 		k.t.Fatalf("reply does not unpack: %v", err)
 	}
@@ -522,7 +523,7 @@ func (k *kit) value(payload []byte) any {
 }
 
 // event waits for the next event and returns its data.
-func (k *kit) event(tag string) wire.Map {
+func (k *kit) event(tag string) value.Map {
 	k.t.Helper()
 	select {
 	case e := <-k.events.C:
@@ -543,7 +544,7 @@ func (k *kit) event(tag string) wire.Map {
 // noEvent fires a mark and expects to see it next.
 func (k *kit) noEvent() {
 	k.t.Helper()
-	k.bus.Fire("mark", wire.Map{})
+	k.bus.Fire("mark", value.Map{})
 	k.event("mark")
 }
 
@@ -572,12 +573,12 @@ func (m *fakeMinion) crypt() *wire.Crypticle {
 	return wire.NewCrypticle(wire.DeriveSession(s.Session[0].Secret, m.sender.ID, a.PubSum, a.Index))
 }
 
-func (m *fakeMinion) seal(load wire.Map, n string) []byte {
+func (m *fakeMinion) seal(load value.Map, n string) []byte {
 	return must(m.sender.SealRequest(m.crypt(), load, n, time.Now()))
 }
 
 // call sends a sealed request and returns the value of the sealed reply.
-func (m *fakeMinion) call(load wire.Map) any {
+func (m *fakeMinion) call(load value.Map) any {
 	m.k.t.Helper()
 	n, c := "", m.crypt()
 	if m.sender.Version > 1 {
@@ -591,13 +592,13 @@ func (m *fakeMinion) call(load wire.Map) any {
 }
 
 // dict makes a map from keys and values in turn.
-func dict(kv ...any) wire.Map {
-	var m wire.Map
+func dict(kv ...any) value.Map {
+	var m value.Map
 	for i := 0; i+1 < len(kv); i += 2 {
-		m = append(m, wire.Pair{Key: kv[i], Value: kv[i+1]})
+		m = append(m, value.Pair{Key: kv[i], Value: kv[i+1]})
 	}
 	if m == nil {
-		m = wire.Map{}
+		m = value.Map{}
 	}
 	return m
 }
@@ -605,7 +606,7 @@ func dict(kv ...any) wire.Map {
 func same(a, b any) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
 // field is a value of a map, nil if it is absent.
-func field(m wire.Map, key string) any {
+func field(m value.Map, key string) any {
 	v, _ := m.Get(key)
 	return v
 }

@@ -15,6 +15,7 @@ import (
 
 	"clustermaster/keystore"
 	"clustermaster/serve/acl"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -174,7 +175,7 @@ func (m *Master) serve(ctx context.Context, c *call) ([]byte, error) {
 	if label == unknownCommand {
 		m.refused.note("unknown_command", c.ID, c.remote)
 	}
-	value, err := run(ctx, c)
+	val, err := run(ctx, c)
 	m.metrics.requests.WithLabelValues(label).Observe(time.Since(began).Seconds())
 	if err != nil {
 		if errors.Is(err, errUnacknowledged) {
@@ -182,14 +183,14 @@ func (m *Master) serve(ctx context.Context, c *call) ([]byte, error) {
 		}
 		m.refused.note("handler", c.ID, c.remote)
 		m.log.Debug("command failed", "cmd", label, "minion", c.ID, "err", err)
-		if _, isPrivate := value.(private); !isPrivate {
-			value = ""
+		if _, isPrivate := val.(private); !isPrivate {
+			val = ""
 		}
 	}
-	if p, ok := value.(private); ok {
+	if p, ok := val.(private); ok {
 		return m.sealPrivate(c, p.value)
 	}
-	reply, err := wire.SealedReplyIn(c.buffer, c.crypt, value, c.ReplyNonce(c.env))
+	reply, err := wire.SealedReplyIn(c.buffer, c.crypt, val, c.ReplyNonce(c.env))
 	if err != nil {
 		m.log.Warn("reply cannot be packed", "cmd", label, "minion", c.ID, "err", err)
 		reply, err = wire.SealedReply(c.crypt, "", c.ReplyNonce(c.env))
@@ -198,11 +199,11 @@ func (m *Master) serve(ctx context.Context, c *call) ([]byte, error) {
 }
 
 // sealPrivate makes the reply to _pillar.
-func (m *Master) sealPrivate(c *call, value any) ([]byte, error) {
+func (m *Master) sealPrivate(c *call, val any) ([]byte, error) {
 	if c.key == nil || c.key.Pub == nil {
-		return wire.SealedReply(c.crypt, wire.Map{}, c.ReplyNonce(c.env))
+		return wire.SealedReply(c.crypt, value.Map{}, c.ReplyNonce(c.env))
 	}
-	reply, err := wire.PrivateReply(m.deps.Cluster.ClusterKey(), c.key.Pub, c.env.EncAlgo, c.env.SigAlgo, c.Nonce, c.env.Version, "pillar", value)
+	reply, err := wire.PrivateReply(m.deps.Cluster.ClusterKey(), c.key.Pub, c.env.EncAlgo, c.env.SigAlgo, c.Nonce, c.env.Version, "pillar", val)
 	if err != nil {
 		return m.refuse(wire.BadLoad("private_reply"), c.ID, c.remote), nil
 	}

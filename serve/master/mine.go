@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"clustermaster/salt/target"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Bounds of one _mine_get.
@@ -26,7 +26,7 @@ func (m *Master) keepsMine() bool { return m.opts.MinionDataCache || m.opts.Enfo
 func (m *Master) mine(ctx context.Context, c *call) (any, error) {
 	raw, ok := c.Load.Get("data")
 	if !ok || c.ID == "" {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	if !m.keepsMine() {
 		return true, nil
@@ -50,7 +50,7 @@ func (m *Master) mine(ctx context.Context, c *call) (any, error) {
 func (m *Master) mineDelete(ctx context.Context, c *call) (any, error) {
 	fun := c.Load.String("fun")
 	if fun == "" || c.ID == "" {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	if m.keepsMine() {
 		if err := m.deps.Data.DeleteMine(ctx, c.ID, fun); err != nil {
@@ -62,7 +62,7 @@ func (m *Master) mineDelete(ctx context.Context, c *call) (any, error) {
 
 func (m *Master) mineFlush(ctx context.Context, c *call) (any, error) {
 	if c.ID == "" {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	if m.keepsMine() {
 		if err := m.deps.Data.FlushMine(ctx, c.ID); err != nil {
@@ -77,7 +77,7 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 	rawTgt, hasTgt := c.Load.Get("tgt")
 	rawFun, hasFun := c.Load.Get("fun")
 	if !hasTgt || !hasFun || c.ID == "" {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	tgt, err := rawTgt.Unpack()
 	if err != nil {
@@ -102,7 +102,7 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 	}
 	if errors.Is(err, target.ErrTooCostly) {
 		m.refused.note("target_cost", c.ID, c.remote)
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	return v, err
 }
@@ -110,12 +110,12 @@ func (m *Master) mineGet(ctx context.Context, c *call) (any, error) {
 // MineGet reads from the mines of the minions of a target, as far as the minion that asks may see them. fun is text, which may name
 // several functions, or a list. One function gives minion to value, several give function to minion to value. An operator asks with
 // the id "" and sees all.
-func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtType string) (wire.Map, error) {
+func (m *Master) MineGet(ctx context.Context, asking string, tgt, fun any, tgtType string) (value.Map, error) {
 	return m.mineGetIn(ctx, nil, asking, tgt, fun, tgtType)
 }
 
 // mineGetIn is MineGet that takes a turn before it does what may cost much: all but reading few values of few minions that are named.
-func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun any, tgtType string) (wire.Map, error) {
+func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun any, tgtType string) (value.Map, error) {
 	funs, nested := mineFunctions(fun)
 	if asking != "" && len(funs) > maxMineFunctions {
 		return nil, fmt.Errorf("%d functions of the mine at once, at most %d: %w", len(funs), maxMineFunctions, target.ErrTooCostly)
@@ -124,7 +124,7 @@ func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun
 		funs = m.mineAllowed(asking, funs)
 	}
 	if len(funs) == 0 {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	if asking != "" {
 		tgtType = minionsPattern(tgtType)
@@ -145,16 +145,16 @@ func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun
 		return nil, err
 	}
 	if found.Incomplete != "" {
-		m.log.Warn("a mine's target was resolved without all minions' data", "tgt", target.Text(textual(tgt)), "tgt_type", tgtType, "covered", found.Incomplete)
+		m.log.Warn("a mine's target was resolved without all minions' data", "tgt", value.Str(textual(tgt)), "tgt_type", tgtType, "covered", found.Incomplete)
 	}
 	sees := m.mineReader(ctx, t, asking)
-	byFun := wire.Map{}
+	byFun := value.Map{}
 	for _, fun := range funs {
 		packed, err := m.deps.Data.MineValues(ctx, fun, found.Minions)
 		if err != nil {
 			return nil, err
 		}
-		values := wire.Map{}
+		values := value.Map{}
 		for _, id := range found.Minions {
 			raw, ok := packed[id]
 			if !ok {
@@ -166,14 +166,14 @@ func (m *Master) mineGetIn(ctx context.Context, t *turn, asking string, tgt, fun
 				continue
 			}
 			if v, ok = sees(v); ok {
-				values = append(values, wire.Pair{Key: id, Value: v})
+				values = append(values, value.Pair{Key: id, Value: v})
 			}
 		}
 		if !nested {
 			return values, nil
 		}
 		if len(values) > 0 {
-			byFun = append(byFun, wire.Pair{Key: fun, Value: values})
+			byFun = append(byFun, value.Pair{Key: fun, Value: values})
 		}
 	}
 	return byFun, nil
@@ -225,7 +225,7 @@ func (m *Master) mineAllowed(id string, funs []string) []string {
 func (m *Master) mineReader(ctx context.Context, t *turn, asking string) func(v any) (any, bool) {
 	known := make(map[string]bool) // by packed target and its type
 	return func(v any) (any, bool) {
-		envelope, ok := v.(wire.Map)
+		envelope, ok := v.(value.Map)
 		if !ok || !has(envelope, "__saltmine_acl__") {
 			return v, true
 		}
@@ -235,7 +235,7 @@ func (m *Master) mineReader(ctx context.Context, t *turn, asking string) func(v 
 			return data, true
 		}
 		tgtType := minionsPattern(envelope.String("allow_tgt_type"))
-		packed, err := wire.Pack([]any{tgtType, tgt})
+		packed, err := value.Pack([]any{tgtType, tgt})
 		if err != nil {
 			return nil, false
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"clustermaster/salt/target"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -25,15 +26,15 @@ var reserved = []string{
 // minionEvent fires what a minion sends.
 func (m *Master) minionEvent(ctx context.Context, c *call) (any, error) {
 	if c.ID == "" {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	if events, ok := c.Load.Get("events"); ok {
 		return nil, m.batch(ctx, c, events)
 	}
 	tag := c.Load.String("tag")
-	says := wire.Map{{Key: "id", Value: c.ID}}
+	says := value.Map{{Key: "id", Value: c.ID}}
 	if _, ok := c.Load.Get("minions"); ok {
-		says = append(says, wire.Pair{Key: "minions"})
+		says = append(says, value.Pair{Key: "minions"})
 	}
 	if _, ok := c.Load.Get("data"); !ok || !m.mayFire(c, tag, says) {
 		return nil, nil
@@ -43,7 +44,7 @@ func (m *Master) minionEvent(ctx context.Context, c *call) (any, error) {
 	return nil, nil
 }
 
-func (m *Master) batch(ctx context.Context, c *call, events wire.Raw) error {
+func (m *Master) batch(ctx context.Context, c *call, events value.Raw) error {
 	v, err := events.Unpack()
 	if err != nil {
 		return fmt.Errorf("decode events: %w", err)
@@ -52,11 +53,11 @@ func (m *Master) batch(ctx context.Context, c *call, events wire.Raw) error {
 	base, hasBase := c.Load.Get("pretag")
 	pretag, _ := base.Text()
 	for _, item := range list {
-		entry, ok := item.(wire.Map)
+		entry, ok := item.(value.Map)
 		tag := entry.String("tag")
 		data := entry
 		if v, has := entry.Get("data"); has {
-			data, ok = v.(wire.Map)
+			data, ok = v.(value.Map)
 		}
 		if !ok || tag == "" || len(tag) > maxTag {
 			m.metrics.events.WithLabelValues("dropped").Inc()
@@ -80,7 +81,7 @@ func (m *Master) batch(ctx context.Context, c *call, events wire.Raw) error {
 }
 
 // locally does what some events mean to the master itself: a syndic tells which minions below it a job means.
-func (m *Master) locally(ctx context.Context, c *call, tag string, data wire.Map) error {
+func (m *Master) locally(ctx context.Context, c *call, tag string, data value.Map) error {
 	if tag == "_salt_error" {
 		m.log.Warn("minion reports an error", "minion", c.ID, "err", data.String("message"))
 	}
@@ -106,7 +107,7 @@ func (m *Master) locally(ctx context.Context, c *call, tag string, data wire.Map
 }
 
 // mayFire reports whether a minion may fire an event: not what only a master fires, and nothing in another minion's name.
-func (m *Master) mayFire(c *call, tag string, data wire.Map) bool {
+func (m *Master) mayFire(c *call, tag string, data value.Map) bool {
 	if tag == "" || len(tag) > maxTag {
 		m.metrics.events.WithLabelValues("dropped").Inc()
 		return false
@@ -122,7 +123,7 @@ func (m *Master) mayFire(c *call, tag string, data wire.Map) bool {
 // ownEvent reports whether an event names nobody but its sender, or one for whom the sender may speak. Tags that name a minion are
 // salt/minion/<id>/..., salt/beacon/<id>/..., salt/state_result/<jid>/<id>/... and salt/job/<jid>/<ret, prog, ...>/<id>; reactors and
 // whoever waits for a job go by the data as well.
-func (m *Master) ownEvent(c *call, tag string, data wire.Map) bool {
+func (m *Master) ownEvent(c *call, tag string, data value.Map) bool {
 	parts := strings.SplitN(tag, "/", 6)
 	switch {
 	case parts[0] == "syndic" && len(parts) > 1:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -98,8 +99,8 @@ func TestNoCacheUnknown(t *testing.T) {
 func TestNoCacheOfAnOrder(t *testing.T) {
 	t.Parallel()
 	k := newOrderKit(t, nil)
-	reply, _ := k.order(publishOf("key", keyOf("salt"), "kwargs", dict("nocache", true))).(wire.Map)
-	load, _ := field(reply, "load").(wire.Map)
+	reply, _ := k.order(publishOf("key", keyOf("salt"), "kwargs", dict("nocache", true))).(value.Map)
+	load, _ := field(reply, "load").(value.Map)
 	jid := load.String("jid")
 	k.accept("m1").call(dict("cmd", "_return", "return", true, "jid", jid, "fun", "test.ping"))
 	if !k.jobs.nocache[jid] || len(k.jobs.returns[jid]) > 0 || k.jobs.loads[jid].String("fun") != "test.ping" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -45,20 +46,20 @@ type Options struct {
 	MinionDataCache           bool
 	MinionDataCacheEvents     bool
 	EnforceMineCache          bool
-	PillarCache               bool     // pillar_cache: pillars are kept even without minion_data_cache
-	MineGet                   wire.Map // mine_get: regular expression on the id to list of those on functions; nil allows all
+	PillarCache               bool      // pillar_cache: pillars are kept even without minion_data_cache
+	MineGet                   value.Map // mine_get: regular expression on the id to list of those on functions; nil allows all
 	AllowMinionKeyRevoke      bool
 	PreserveMinionCache       bool
 	PillarVersion             int
 	FileEnvs                  func() []string // environments of file_roots, for _master_opts
-	MasterOpts                wire.Map        // values of _master_opts that differ from Salt's defaults
+	MasterOpts                value.Map       // values of _master_opts that differ from Salt's defaults
 	// MasterTops is environment to SLS names of a minion, which has sent these options with grains; nil: no master_tops.
-	MasterTops func(ctx context.Context, id string, opts wire.Map) wire.Map
+	MasterTops func(ctx context.Context, id string, opts value.Map) value.Map
 
 	// What minions may order and push.
-	Peer            wire.Map      // peer: regular expression on the id to list of those on functions
-	PeerRun         wire.Map      // peer_run: the same for runner functions
-	Nodegroups      wire.Map      // nodegroups
+	Peer            value.Map     // peer: regular expression on the id to list of those on functions
+	PeerRun         value.Map     // peer_run: the same for runner functions
+	Nodegroups      value.Map     // nodegroups
 	Timeout         time.Duration // timeout: how long minion_publish waits by default
 	FileRecv        bool          // file_recv
 	FileRecvMaxSize int64         // file_recv_max_size in bytes

@@ -10,10 +10,9 @@ import (
 	"time"
 
 	"clustermaster/internal/origin"
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
 	"clustermaster/salt/target"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Bounds of a job that a minion orders.
@@ -41,18 +40,18 @@ func (m *Master) minionPub(ctx context.Context, c *call) (any, error) {
 	_, done, err := m.publishForPeer(ctx, c)
 	switch {
 	case err != nil || done == nil:
-		return wire.Map{}, err
+		return value.Map{}, err
 	case done.Error != "":
-		return wire.Map{{Key: "jid", Value: int64(0)}, {Key: "minions", Value: []any{}}}, nil
+		return value.Map{{Key: "jid", Value: int64(0)}, {Key: "minions", Value: []any{}}}, nil
 	}
-	return wire.Map{{Key: "jid", Value: done.JID}, {Key: "minions", Value: textual(done.Minions)}}, nil
+	return value.Map{{Key: "jid", Value: done.JID}, {Key: "minions", Value: textual(done.Minions)}}, nil
 }
 
 // minionPublish publishes for a minion and waits for the returns. Salt 3008 fails on any of them.
 func (m *Master) minionPublish(ctx context.Context, c *call) (any, error) {
 	p, done, err := m.publishForPeer(ctx, c)
 	if err != nil || done == nil || done.Error != "" {
-		return wire.Map{}, err
+		return value.Map{}, err
 	}
 	wait := p.timeout
 	if wait <= 0 {
@@ -80,10 +79,10 @@ func (m *Master) minionPublish(ctx context.Context, c *call) (any, error) {
 	if p.full {
 		return returns.Set("__jid__", done.JID), nil
 	}
-	out := make(wire.Map, len(returns))
+	out := make(value.Map, len(returns))
 	for i, r := range returns {
-		v, _ := r.Value.(wire.Map).Get("ret")
-		out[i] = wire.Pair{Key: r.Key, Value: v}
+		v, _ := r.Value.(value.Map).Get("ret")
+		out[i] = value.Pair{Key: r.Key, Value: v}
 	}
 	return out, nil
 }
@@ -92,7 +91,7 @@ func (m *Master) minionPublish(ctx context.Context, c *call) (any, error) {
 func (m *Master) pubRet(ctx context.Context, c *call) (any, error) {
 	jid := c.Load.String("jid")
 	if jid == "" || c.ID == "" {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	owner, found, err := m.deps.Jobs.PeerOf(ctx, jid)
 	if err != nil {
@@ -102,23 +101,23 @@ func (m *Master) pubRet(ctx context.Context, c *call) (any, error) {
 		return nil, fmt.Errorf("job %s: %w", jid, errUnknownPeerJob)
 	}
 	if owner != c.ID {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	return m.peerReturns(ctx, jid)
 }
 
-func (m *Master) peerReturns(ctx context.Context, jid string) (wire.Map, error) {
+func (m *Master) peerReturns(ctx context.Context, jid string) (value.Map, error) {
 	returns, err := m.deps.Jobs.Returns(ctx, jid)
 	if err != nil {
 		return nil, err
 	}
-	out := wire.Map{}
+	out := value.Map{}
 	for _, id := range sortedIDs(returns) {
-		v := wire.Map{{Key: "ret", Value: returns[id].Return}}
+		v := value.Map{{Key: "ret", Value: returns[id].Return}}
 		if returns[id].Out != "" {
-			v = append(v, wire.Pair{Key: "out", Value: returns[id].Out})
+			v = append(v, value.Pair{Key: "out", Value: returns[id].Out})
 		}
-		out = append(out, wire.Pair{Key: id, Value: v})
+		out = append(out, value.Pair{Key: id, Value: v})
 	}
 	return out, nil
 }
@@ -137,7 +136,7 @@ func (m *Master) minionRunner(ctx context.Context, c *call) (any, error) {
 	fun := c.Load.String("fun")
 	rawArg, hasArg := c.Load.Get("arg")
 	if m.deps.Runner == nil || fun == "" || !hasArg || c.ID == "" || !allowedBy(m.opts.PeerRun, c.ID, fun) {
-		return wire.Map{}, nil
+		return value.Map{}, nil
 	}
 	list, noParse, err := peerArgs(rawArg, c)
 	if err != nil {
@@ -154,7 +153,7 @@ func (m *Master) minionRunner(ctx context.Context, c *call) (any, error) {
 }
 
 // allowedBy looks a function up in peer or peer_run: regular expressions on ids to lists of those on functions.
-func allowedBy(acl wire.Map, id, fun string) bool {
+func allowedBy(acl value.Map, id, fun string) bool {
 	for _, p := range acl {
 		who, _ := p.Key.(string)
 		list, ok := p.Value.([]any)
@@ -200,7 +199,7 @@ func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bo
 		return p, false, fmt.Errorf("decode target: %w", err)
 	}
 	p.Tgt, p.TgtType, p.Ret, p.User = tgt, c.Load.String("tgt_type"), c.Load.String("ret"), peerUser
-	p.Kwargs = wire.Map{{Key: "id", Value: c.ID}}
+	p.Kwargs = value.Map{{Key: "id", Value: c.ID}}
 	if strings.HasPrefix(p.TgtType, "node") {
 		p.TgtType = "nodegroup"
 		if name, isText := tgt.(string); !isText || !has(m.opts.Nodegroups, name) {
@@ -289,7 +288,7 @@ func (m *Master) publishForPeer(ctx context.Context, c *call) (peerPublish, *Pub
 	return p, &done, err
 }
 
-func peerArgs(raw wire.Raw, c *call) (list []any, noParse []string, err error) {
+func peerArgs(raw value.Raw, c *call) (list []any, noParse []string, err error) {
 	v, err := raw.Unpack()
 	if err != nil {
 		return nil, nil, fmt.Errorf("decode arguments: %w", err)
@@ -310,7 +309,7 @@ func peerArgs(raw wire.Raw, c *call) (list []any, noParse []string, err error) {
 }
 
 // parseInput reads arguments as the command line does: text may be a keyword and is YAML (salt.utils.args.parse_input).
-func parseInput(list []any, noParse []string) (args []any, kwargs wire.Map) {
+func parseInput(list []any, noParse []string) (args []any, kwargs value.Map) {
 	at := map[string]int{} // in kwargs
 	set := func(name string, v any) {
 		if i, ok := at[name]; ok {
@@ -318,19 +317,17 @@ func parseInput(list []any, noParse []string) (args []any, kwargs wire.Map) {
 			return
 		}
 		at[name] = len(kwargs)
-		kwargs = append(kwargs, wire.Pair{Key: name, Value: v})
+		kwargs = append(kwargs, value.Pair{Key: name, Value: v})
 	}
 	for _, v := range list {
 		switch v := v.(type) {
 		case string:
 			a, k := yaml11.ParseArgs([]string{v}, noParse...)
-			for _, x := range a {
-				args = append(args, yaml11.ToWire(x))
-			}
+			args = append(args, a...)
 			for _, p := range k {
-				set(p.Key.(string), yaml11.ToWire(p.Value))
+				set(p.Key.(string), p.Value)
 			}
-		case wire.Map:
+		case value.Map:
 			if marked, _ := v.Get("__kwarg__"); marked != true {
 				args = append(args, v)
 				continue
@@ -338,7 +335,7 @@ func parseInput(list []any, noParse []string) (args []any, kwargs wire.Map) {
 			for _, p := range v.Without("__kwarg__") {
 				name, _ := p.Key.(string)
 				if text, ok := p.Value.(string); ok && !slices.Contains(noParse, name) {
-					p.Value = yaml11.ToWire(yaml11.ParseArg(text))
+					p.Value = yaml11.ParseArg(text)
 				}
 				set(name, p.Value)
 			}
@@ -350,10 +347,10 @@ func parseInput(list []any, noParse []string) (args []any, kwargs wire.Map) {
 }
 
 // conditioned joins arguments to the list that travels.
-func conditioned(args []any, kwargs wire.Map) []any {
+func conditioned(args []any, kwargs value.Map) []any {
 	out := append([]any{}, args...)
 	if len(kwargs) > 0 {
-		out = append(out, append(wire.Map{{Key: "__kwarg__", Value: true}}, kwargs...))
+		out = append(out, append(value.Map{{Key: "__kwarg__", Value: true}}, kwargs...))
 	}
 	return out
 }
@@ -364,7 +361,7 @@ func splitArgs(list []any) []any {
 	for i, v := range list {
 		s, _ := v.(string)
 		words := []any{}
-		for _, w := range pytext.Fields(s) {
+		for _, w := range value.Fields(s) {
 			words = append(words, w)
 		}
 		out[i] = words

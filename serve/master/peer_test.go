@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func TestPeerPublish(t *testing.T) {
@@ -20,7 +20,7 @@ func TestPeerPublish(t *testing.T) {
 	m, other, third := k.accept("m1"), k.accept("m2"), k.accept("m3")
 	k.data.groups = dict("ng", "L@m1,m2")
 	k.data.pillar["m1"], k.data.pillar["m2"] = dict("color", "blue"), dict("color", "blue-green")
-	order := func(pairs ...any) wire.Map {
+	order := func(pairs ...any) value.Map {
 		load := dict("cmd", "minion_pub", "fun", "test.ping", "arg", []any{}, "tgt", "m*", "ret", "")
 		for i := 0; i < len(pairs); i += 2 {
 			load = load.Set(pairs[i].(string), pairs[i+1])
@@ -31,7 +31,7 @@ func TestPeerPublish(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		who  *fakeMinion
-		load wire.Map
+		load value.Map
 		want any // the minions; nil: refused
 	}{
 		{"allowed", m, order(), all},
@@ -52,7 +52,7 @@ func TestPeerPublish(t *testing.T) {
 		{"exact pillar", m, order("tgt", "color:blue", "tgt_type", "pillar"), []any{"m1"}},
 		{"nobody", m, order("tgt", "x*"), nobody},
 	} {
-		got := tt.who.call(tt.load).(wire.Map)
+		got := tt.who.call(tt.load).(value.Map)
 		if tt.want == nil {
 			if len(got) != 0 {
 				t.Errorf("%s: %v", tt.name, got)
@@ -67,7 +67,7 @@ func TestPeerPublish(t *testing.T) {
 		}
 	}
 
-	jid := m.call(order("arg", []any{"1", "a=yes", dict("__kwarg__", true, "b", "2")})).(wire.Map).String("jid")
+	jid := m.call(order("arg", []any{"1", "a=yes", dict("__kwarg__", true, "b", "2")})).(value.Map).String("jid")
 	if load := k.jobs.loads[jid]; load.String("user") != "root" || !same(field(load, "arg"), []any{int64(1), dict("__kwarg__", true, "a", true, "b", int64(2))}) {
 		t.Errorf("load %v", load)
 	}
@@ -93,7 +93,7 @@ func TestPeerPublish(t *testing.T) {
 	if got := m.call(order("cmd", "minion_publish", "tgt", "x*")); !same(got, dict()) {
 		t.Errorf("nobody: %v", got)
 	}
-	if got := m.call(order("cmd", "minion_publish", "form", "full")).(wire.Map); len(got) != 1 || got.String("__jid__") == "" {
+	if got := m.call(order("cmd", "minion_publish", "form", "full")).(value.Map); len(got) != 1 || got.String("__jid__") == "" {
 		t.Errorf("nobody returned: %v", got)
 	}
 }
@@ -102,7 +102,7 @@ func TestPeerRun(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, func(o *Options, d *Deps) {
 		o.PeerRun = dict("m1", []any{"manage.up"})
-		d.Runner = func(_ context.Context, fun string, args []any, kwargs wire.Map) (any, error) {
+		d.Runner = func(_ context.Context, fun string, args []any, kwargs value.Map) (any, error) {
 			if len(args) > 0 && args[0] == "fail" {
 				return nil, errors.New("no")
 			}
@@ -148,12 +148,12 @@ func TestFileRecv(t *testing.T) {
 	p := &pushes{}
 	k := newKit(t, func(o *Options, d *Deps) { o.FileRecv, o.FileRecvMaxSize, d.Pushed = true, 10, p })
 	m := k.accept("m1")
-	push := func(path any, loc any, data any, more ...any) wire.Map {
+	push := func(path any, loc any, data any, more ...any) value.Map {
 		return append(dict("cmd", "_file_recv", "path", path, "loc", loc, "data", data), dict(more...)...)
 	}
 	for _, tt := range []struct {
 		name string
-		load wire.Map
+		load value.Map
 		want bool
 	}{
 		{"a file", push([]any{"etc", "x"}, int64(0), []byte("abc"), "size", int64(3)), true},

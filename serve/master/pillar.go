@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // pillar answers _pillar, and keeps the grains that come with it: there is no other way for them. While the disk is
@@ -29,7 +29,7 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 	}
 	grains = grains.Set("id", c.ID)
 	if m.opts.MinionDataCache {
-		packed, err := wire.Pack(grains)
+		packed, err := value.Pack(grains)
 		if err != nil {
 			return wrap(""), fmt.Errorf("pack grains: %w", err)
 		}
@@ -37,7 +37,7 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 			return wrap(""), fmt.Errorf("%w: save grains of %q: %w", errUnacknowledged, c.ID, err)
 		}
 		if m.opts.MinionDataCacheEvents {
-			m.deps.Bus.Fire("minion/refresh/"+c.ID, wire.Map{{Key: "Minion data cache refresh", Value: c.ID}})
+			m.deps.Bus.Fire("minion/refresh/"+c.ID, value.Map{{Key: "Minion data cache refresh", Value: c.ID}})
 		}
 	}
 	request := PillarRequest{ID: c.ID, Grains: grains, Saltenv: c.Load.String("saltenv"), Pillarenv: c.Load.String("pillarenv")}
@@ -51,7 +51,7 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 	if ext, ok := c.Load.Get("ext"); ok {
 		request.Ext, _ = ext.Unpack()
 	}
-	made := MadePillar{Pillar: wire.Map{}, Keep: wire.Map{}, Env: request.Pillarenv}
+	made := MadePillar{Pillar: value.Map{}, Keep: value.Map{}, Env: request.Pillarenv}
 	if m.deps.Pillars != nil {
 		if made, err = m.deps.Pillars.Pillar(ctx, request); err != nil {
 			return wrap(""), fmt.Errorf("make pillar of %q: %w", c.ID, err)
@@ -69,7 +69,7 @@ func (m *Master) pillar(ctx context.Context, c *call) (any, error) {
 }
 
 // mapField decodes a field that is a map, nil if it is none.
-func (c *call) mapField(key string) wire.Map {
+func (c *call) mapField(key string) value.Map {
 	raw, ok := c.Load.Get(key)
 	if !ok || !raw.IsMap() {
 		return nil

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"clustermaster/internal/pytext"
 	"clustermaster/salt/target"
 	"clustermaster/serve/acl"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -21,10 +21,10 @@ type PublishRequest struct {
 	Ret     string
 	JID     string // "": one is made
 	User    string
-	Kwargs  wire.Map
+	Kwargs  value.Map
 	Timeout time.Duration // "to"; 0 leaves it out
 	Rights  *acl.Rights   // what User may order; nil: anything
-	Load    wire.Map      // the request as it came, for events and the job cache; nil: it is made of the rest
+	Load    value.Map     // the request as it came, for events and the job cache; nil: it is made of the rest
 }
 
 // noJID is Published.Error for a job id that can't be one.
@@ -79,7 +79,7 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 		}
 	}
 	if len(found.Minions) == 0 && (where == acl.Here || !m.opts.OrderMasters) {
-		return Published{Missing: found.Missing, Incomplete: found.Incomplete, Error: "Master could not resolve minions for target " + pytext.Str(textual(r.Tgt))}, nil
+		return Published{Missing: found.Missing, Incomplete: found.Incomplete, Error: "Master could not resolve minions for target " + value.Str(textual(r.Tgt))}, nil
 	}
 	passed := r.JID != ""
 	if !passed {
@@ -121,11 +121,11 @@ func (m *Master) Publish(ctx context.Context, r PublishRequest) (Published, erro
 }
 
 // requestLoad is the request as events and the job cache have it, before secrets are taken out.
-func requestLoad(r PublishRequest) wire.Map {
+func requestLoad(r PublishRequest) value.Map {
 	if r.Load != nil {
 		return slices.Clone(r.Load).Set("kwargs", orEmpty(r.Kwargs)).Set("jid", r.JID).Set("user", r.User)
 	}
-	return wire.Map{
+	return value.Map{
 		{Key: "cmd", Value: "publish"}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg},
 		{Key: "tgt_type", Value: r.TgtType}, {Key: "ret", Value: r.Ret}, {Key: "jid", Value: r.JID}, {Key: "kwargs", Value: orEmpty(r.Kwargs)},
 		{Key: "user", Value: r.User},
@@ -133,8 +133,8 @@ func requestLoad(r PublishRequest) wire.Map {
 }
 
 // publishLoad is what minions get to read.
-func (m *Master) publishLoad(r PublishRequest, delimiter string) wire.Map {
-	load := wire.Map{
+func (m *Master) publishLoad(r PublishRequest, delimiter string) value.Map {
+	load := value.Map{
 		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg}, {Key: "tgt", Value: textual(r.Tgt)},
 		{Key: "jid", Value: r.JID}, {Key: "ret", Value: r.Ret},
 	}
@@ -145,7 +145,7 @@ func (m *Master) publishLoad(r PublishRequest, delimiter string) wire.Map {
 	if id, ok := r.Kwargs.Get("master_id"); ok {
 		load = load.Set("master_id", id)
 	}
-	if delimiter != "" && delimiter != target.DefaultDelimiter {
+	if delimiter != "" && delimiter != value.Delimiter {
 		load = load.Set("delimiter", delimiter)
 	}
 	if id, ok := r.Kwargs.Get("id"); ok {
@@ -160,7 +160,7 @@ func (m *Master) publishLoad(r PublishRequest, delimiter string) wire.Map {
 			load = load.Set(key, v)
 		}
 	}
-	if v, _ := r.Kwargs.Get("start_event"); pytext.Truth(v) {
+	if v, _ := r.Kwargs.Get("start_event"); value.Truth(v) {
 		load = load.Set("start_event", true)
 	}
 	if r.User != "" {
@@ -179,7 +179,7 @@ func (m *Master) publishLoad(r PublishRequest, delimiter string) wire.Map {
 // marked notes that the returns of a job are not to be kept if its publisher wants so (nocache), and reports whether they are not: a jid that
 // was passed may have been marked before.
 func (m *Master) marked(ctx context.Context, r PublishRequest, passed bool) (bool, error) {
-	if v, _ := r.Kwargs.Get("nocache"); pytext.Truth(v) {
+	if v, _ := r.Kwargs.Get("nocache"); value.Truth(v) {
 		return true, m.deps.Jobs.SaveNoCache(ctx, r.JID)
 	}
 	if !passed {
@@ -191,7 +191,7 @@ func (m *Master) marked(ctx context.Context, r PublishRequest, passed bool) (boo
 // announce stores the job and fires its two events.
 func (m *Master) announce(ctx context.Context, r PublishRequest, found target.Result, nocache bool) error {
 	minions := textual(found.Minions)
-	m.deps.Bus.Fire("salt/job/"+r.JID+"/new", wire.Map{
+	m.deps.Bus.Fire("salt/job/"+r.JID+"/new", value.Map{
 		{Key: "jid", Value: r.JID}, {Key: "tgt_type", Value: r.TgtType}, {Key: "tgt", Value: textual(r.Tgt)}, {Key: "user", Value: r.User},
 		{Key: "fun", Value: textual(r.Fun)}, {Key: "arg", Value: r.Arg}, {Key: "minions", Value: minions}, {Key: "missing", Value: textual(found.Missing)},
 	})
@@ -295,9 +295,9 @@ func setOf(ids []string) map[string]struct{} {
 	return out
 }
 
-func orEmpty(m wire.Map) wire.Map {
+func orEmpty(m value.Map) value.Map {
 	if m == nil {
-		return wire.Map{}
+		return value.Map{}
 	}
 	return m
 }
@@ -306,10 +306,10 @@ func orEmpty(m wire.Map) wire.Map {
 var secretKeys = []string{"key", "password", "token", "auth_list"}
 
 // redact returns load without the credentials that it, or its kwargs, hold.
-func redact(load wire.Map) wire.Map {
+func redact(load value.Map) value.Map {
 	out := load.Without(secretKeys...)
 	for i, p := range out {
-		if inner, ok := p.Value.(wire.Map); ok && p.Key == "kwargs" {
+		if inner, ok := p.Value.(value.Map); ok && p.Key == "kwargs" {
 			out[i].Value = inner.Without(secretKeys...)
 		}
 	}
@@ -317,7 +317,7 @@ func redact(load wire.Map) wire.Map {
 }
 
 // seal encrypts and signs a load with the active AES key.
-func (m *Master) seal(load wire.Map) (payload []byte, epoch uint64, err error) {
+func (m *Master) seal(load value.Map) (payload []byte, epoch uint64, err error) {
 	shared := m.keys.common()
 	if len(shared.aes) == 0 {
 		return nil, 0, fmt.Errorf("publish: %w", errNoKey)

@@ -16,6 +16,7 @@ import (
 	"clustermaster/serve/acl"
 	"clustermaster/serve/event"
 	"clustermaster/serve/master/masterpb"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -133,7 +134,7 @@ func (p *peerKit) publish(r PublishRequest) Published {
 }
 
 // read opens a publication as a minion that verifies signatures does.
-func (k *kit) read(p Publication) wire.Map {
+func (k *kit) read(p Publication) value.Map {
 	k.t.Helper()
 	r := wire.NewPubReader(wire.NewCrypticle(k.cluster.Secrets().AES[0].Key), clusterKey().Public())
 	load, err := r.OpenPublication(p.Payload)
@@ -328,7 +329,7 @@ func TestPublishSignature(t *testing.T) {
 	if _, err := k.Publish(context.Background(), PublishRequest{Tgt: "*", Fun: "test.ping"}); err != nil {
 		t.Fatal(err)
 	}
-	if outer := must(wire.UnpackMap(k.subs.get(0).Payload)); outer.String("sig_algo") != wire.SigSHA224 {
+	if outer := must(value.UnpackMap(k.subs.get(0).Payload)); outer.String("sig_algo") != wire.SigSHA224 {
 		t.Errorf("sig_algo %v", outer.String("sig_algo"))
 	}
 	k.read(k.subs.get(0))
@@ -337,7 +338,7 @@ func TestPublishSignature(t *testing.T) {
 	if _, err := unsigned.Publish(context.Background(), PublishRequest{Tgt: "*", Fun: "test.ping"}); err != nil {
 		t.Fatal(err)
 	}
-	if outer := must(wire.UnpackMap(unsigned.subs.get(0).Payload)); len(outer) != 2 {
+	if outer := must(value.UnpackMap(unsigned.subs.get(0).Payload)); len(outer) != 2 {
 		t.Errorf("unsigned publication %v", outer)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"clustermaster/salt/target"
+	"clustermaster/value"
 )
 
 // refusalLogInterval is how often a reason is logged at most; what came between is counted in the line.
@@ -34,7 +34,7 @@ func (r *refusals) note(reason, id string, remote netip.AddrPort) {
 
 // order tells of a user's order; fun may be any value.
 func (r *refusals) order(reason, cmd, user string, fun any, remote netip.AddrPort) {
-	r.tell(reason, remote, "cmd", cmd, "user", shortened(user), "fun", shortened(target.Text(fun)))
+	r.tell(reason, remote, "cmd", cmd, "user", shortened(user), "fun", shortened(value.Str(fun)))
 }
 
 // shortened is what a stranger says, as a log may have it.

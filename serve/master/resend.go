@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"clustermaster/serve/event"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 const (
@@ -25,7 +25,7 @@ type job struct {
 	m        *Master
 	jid      string
 	nocache  bool // its returns are not kept
-	load     wire.Map
+	load     value.Map
 	expected []string
 	sub      *event.Subscription
 
@@ -38,7 +38,7 @@ type job struct {
 }
 
 // send publishes load to tgt, held as long as an earlier loss demands.
-func (j *job) send(ctx context.Context, load wire.Map, tgtType string, ids []string) error {
+func (j *job) send(ctx context.Context, load value.Map, tgtType string, ids []string) error {
 	tgt, _ := load.Get("tgt")
 	p := Publication{JID: j.jid, Topics: j.m.topics(tgtType, tgt, ids), NoCache: j.nocache}
 	if last, ok := j.lastLoss(j.m.losses()); ok && j.m.opts.PublishRetry {
@@ -145,7 +145,7 @@ func (m *Master) epoch() uint64 {
 
 // take notes a return.
 func (j *job) take(e event.Event) {
-	data, err := wire.UnpackRawMap(e.Data)
+	data, err := value.UnpackRawMap(e.Data)
 	if err == nil {
 		delete(j.waiting, data.String("id"))
 	}

@@ -11,6 +11,7 @@ import (
 	"clustermaster/salt/target"
 	"clustermaster/store/allotment"
 	"clustermaster/store/jobcache"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -98,8 +99,8 @@ func (m *Master) unsigned(c *call) (refused bool, err error) {
 
 // takeReturn keeps one return of id, for which c may speak. An error is errUnacknowledged or allotment.ErrSpent; a return that is no return is dropped without one, as in
 // Salt.
-func (m *Master) takeReturn(ctx context.Context, c *call, id string, load wire.RawMap) error {
-	value, hasReturn := load.Get("return")
+func (m *Master) takeReturn(ctx context.Context, c *call, id string, load value.RawMap) error {
+	val, hasReturn := load.Get("return")
 	jid := load.String("jid")
 	if !hasReturn || !wire.ValidID(id) || !validJID(jid) {
 		m.metrics.returns.WithLabelValues("dropped").Inc()
@@ -119,7 +120,7 @@ func (m *Master) takeReturn(ctx context.Context, c *call, id string, load wire.R
 		}
 	}
 	if kept {
-		if err := m.saveReturn(ctx, jid, id, value, load); err != nil {
+		if err := m.saveReturn(ctx, jid, id, val, load); err != nil {
 			if errors.Is(err, allotment.ErrSpent) {
 				return err
 			}
@@ -142,7 +143,7 @@ func validJID(jid string) bool {
 }
 
 // spontaneous gives a return without a job (of a schedule, a start-up state) a jid and the fields that jobs have.
-func (m *Master) spontaneous(id string, load wire.RawMap) (string, wire.RawMap, error) {
+func (m *Master) spontaneous(id string, load value.RawMap) (string, value.RawMap, error) {
 	jid := m.NewJID()
 	arg, ok := load.Get("arg")
 	if !ok {
@@ -150,7 +151,7 @@ func (m *Master) spontaneous(id string, load wire.RawMap) (string, wire.RawMap, 
 	}
 	load = load.Without("jid", "arg", "tgt", "tgt_type").Append("arg", arg)
 	for _, field := range [][2]string{{"tgt_type", "glob"}, {"tgt", id}, {"jid", jid}} {
-		packed, err := wire.Pack(field[1])
+		packed, err := value.Pack(field[1])
 		if err != nil {
 			return "", nil, fmt.Errorf("pack %s: %w", field[0], err)
 		}
@@ -160,7 +161,7 @@ func (m *Master) spontaneous(id string, load wire.RawMap) (string, wire.RawMap, 
 }
 
 // markSpontaneous keeps the account of a return without a job by itself, where saveReturn won't: with nocache, and where no returns are kept.
-func (m *Master) markSpontaneous(ctx context.Context, jid, id string, load wire.RawMap, kept bool) error {
+func (m *Master) markSpontaneous(ctx context.Context, jid, id string, load value.RawMap, kept bool) error {
 	nocache, _ := load.Get("nocache")
 	if kept && !isTrue(nocache) {
 		return nil
@@ -182,7 +183,7 @@ func (m *Master) markSpontaneous(ctx context.Context, jid, id string, load wire.
 }
 
 // accountOf is what a return itself says of its job.
-func accountOf(jid string, load wire.RawMap) (wire.Map, error) {
+func accountOf(jid string, load value.RawMap) (value.Map, error) {
 	account, err := load.Without("return", "sig").Map()
 	if err != nil {
 		return nil, fmt.Errorf("decode load of job %s: %w", jid, err)
@@ -199,7 +200,7 @@ func (m *Master) unkept(ctx context.Context, jid string) (bool, error) {
 }
 
 // saveReturn keeps a return, and with it the return's own account of the job unless the job is known to be kept.
-func (m *Master) saveReturn(ctx context.Context, jid, id string, value wire.Raw, load wire.RawMap) error {
+func (m *Master) saveReturn(ctx context.Context, jid, id string, val value.Raw, load value.RawMap) error {
 	end := ""
 	if m.opts.StoreEndTime {
 		end = wire.JIDTime(wire.JID(m.now()))
@@ -216,7 +217,7 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, value wire.Raw,
 		m.metrics.returns.WithLabelValues("nocache").Inc()
 		return nil
 	}
-	var account wire.Map
+	var account value.Map
 	job, known := m.known.get(jid)
 	if !known {
 		if account, err = accountOf(jid, load); err != nil {
@@ -227,7 +228,7 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, value wire.Raw,
 	success, _ := load.Get("success")
 	args, _ := load.Get("fun_args")
 	first, err := m.deps.Jobs.SaveReturn(ctx, jid, id, jobcache.Return{
-		Return: value, Retcode: retcode, Success: success, FunArgs: args, Out: load.String("out"), Stamp: load.String("_stamp"), End: end, Own: !known || job.own,
+		Return: val, Retcode: retcode, Success: success, FunArgs: args, Out: load.String("out"), Stamp: load.String("_stamp"), End: end, Own: !known || job.own,
 	}, account)
 	if err != nil {
 		return fmt.Errorf("save return of %q for job %s: %w", id, jid, err)
@@ -243,7 +244,7 @@ func (m *Master) saveReturn(ctx context.Context, jid, id string, value wire.Raw,
 
 // failedStates fires an event for each failed state of a state run. The minion chooses the names of the states, so their tags are those
 // that it may fire.
-func (m *Master) failedStates(c *call, jid, id string, load wire.RawMap) {
+func (m *Master) failedStates(c *call, jid, id string, load value.RawMap) {
 	fun := load.String("fun")
 	if fun != "state.sls" && fun != "state.highstate" {
 		return
@@ -252,20 +253,20 @@ func (m *Master) failedStates(c *call, jid, id string, load wire.RawMap) {
 	if !isTrue(code) {
 		return
 	}
-	value, _ := load.Get("return")
-	chunks, err := value.Map()
+	val, _ := load.Get("return")
+	chunks, err := val.Map()
 	if err != nil {
 		return
 	}
 	for _, p := range chunks {
 		name, _ := p.Key.(string)
-		chunk, ok := p.Value.(wire.Map)
+		chunk, ok := p.Value.(value.Map)
 		if result, _ := chunk.Get("result"); !ok || result != false {
 			continue
 		}
 		parts := strings.Split(name, "_|-")
 		state := parts[0] + "." + parts[len(parts)-1]
-		data := append(wire.Map(nil), chunk...).Set("retcode", code)
+		data := append(value.Map(nil), chunk...).Set("retcode", code)
 		if !m.mayFire(c, state, data) {
 			continue
 		}
@@ -298,7 +299,7 @@ func (m *Master) syndicReturn(ctx context.Context, c *call) (any, error) {
 		list = []any{v}
 	}
 	for _, item := range list {
-		if load, ok := item.(wire.Map); ok {
+		if load, ok := item.(value.Map); ok {
 			if err := m.syndicJob(ctx, c, load); err != nil {
 				return nil, err
 			}
@@ -308,7 +309,7 @@ func (m *Master) syndicReturn(ctx context.Context, c *call) (any, error) {
 }
 
 // syndicJob takes what a syndic has of one job: the job itself, unless it is known, and returns of minions below the syndic.
-func (m *Master) syndicJob(ctx context.Context, c *call, load wire.Map) error {
+func (m *Master) syndicJob(ctx context.Context, c *call, load value.Map) error {
 	jid := load.String("jid")
 	returns, isMap := mapOf(load, "return")
 	if !isMap || !validJID(jid) || !has(load, "id") {
@@ -321,7 +322,7 @@ func (m *Master) syndicJob(ctx context.Context, c *call, load wire.Map) error {
 	}
 	for _, p := range returns {
 		id, _ := p.Key.(string)
-		one, ok := p.Value.(wire.Map)
+		one, ok := p.Value.(value.Map)
 		if !ok {
 			continue
 		}
@@ -330,11 +331,11 @@ func (m *Master) syndicJob(ctx context.Context, c *call, load wire.Map) error {
 			m.refused.note("syndic_return", c.ID, c.remote)
 			continue
 		}
-		packed, err := wire.Pack(returnBelow(jid, id, load, one))
+		packed, err := value.Pack(returnBelow(jid, id, load, one))
 		if err != nil {
 			continue
 		}
-		rawLoad, err := wire.UnpackRawMap(packed)
+		rawLoad, err := value.UnpackRawMap(packed)
 		if err != nil {
 			continue
 		}
@@ -346,7 +347,7 @@ func (m *Master) syndicJob(ctx context.Context, c *call, load wire.Map) error {
 }
 
 // syndicAccount keeps what a syndic says of a job, unless this master knows it.
-func (m *Master) syndicAccount(ctx context.Context, c *call, jid string, load wire.Map) error {
+func (m *Master) syndicAccount(ctx context.Context, c *call, jid string, load value.Map) error {
 	if _, known := m.known.get(jid); known {
 		return nil
 	}
@@ -354,9 +355,9 @@ func (m *Master) syndicAccount(ctx context.Context, c *call, jid string, load wi
 }
 
 // returnBelow is the return of one minion below a syndic as the minion would have sent it.
-func returnBelow(jid, id string, load, one wire.Map) wire.Map {
+func returnBelow(jid, id string, load, one value.Map) value.Map {
 	ofJob := []string{"master_id", "fun", "fun_args", "out", "sig"}
-	out := append(make(wire.Map, 0, len(one)+2+len(ofJob)), wire.Pair{Key: "jid", Value: jid}, wire.Pair{Key: "id", Value: id})
+	out := append(make(value.Map, 0, len(one)+2+len(ofJob)), value.Pair{Key: "jid", Value: jid}, value.Pair{Key: "id", Value: id})
 	for _, field := range one {
 		key, isText := field.Key.(string)
 		if isText && key != "jid" && key != "id" && !(slices.Contains(ofJob, key) && has(load, key)) {
@@ -365,7 +366,7 @@ func returnBelow(jid, id string, load, one wire.Map) wire.Map {
 	}
 	for _, key := range ofJob {
 		if v, ok := load.Get(key); ok {
-			out = append(out, wire.Pair{Key: key, Value: v})
+			out = append(out, value.Pair{Key: key, Value: v})
 		}
 	}
 	return out
@@ -389,9 +390,9 @@ func (m *Master) speaksFor(c *call, id string) bool {
 	return !known
 }
 
-func mapOf(m wire.Map, key string) (wire.Map, bool) {
+func mapOf(m value.Map, key string) (value.Map, bool) {
 	v, _ := m.Get(key)
-	out, ok := v.(wire.Map)
+	out, ok := v.(value.Map)
 	return out, ok
 }
 

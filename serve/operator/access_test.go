@@ -18,7 +18,7 @@ import (
 
 	"clustermaster/salt/gather"
 	"clustermaster/serve/acl"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // asUser names the folder of a socket to the process that plays another user.
@@ -190,12 +190,12 @@ func TestAnotherUser(t *testing.T) {
 	t.Parallel()
 	u, program := other(t)
 	rules, err := acl.New(acl.Options{
-		PublisherACL: wire.Map{{Key: u.Username, Value: []any{".*"}}}, Blacklist: wire.Map{{Key: "modules", Value: []any{"cmd.*"}}},
+		PublisherACL: value.Map{{Key: u.Username, Value: []any{".*"}}}, Blacklist: value.Map{{Key: "modules", Value: []any{"cmd.*"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	strangers, err := acl.New(acl.Options{PublisherACL: wire.Map{{Key: "carol", Value: []any{".*"}}}})
+	strangers, err := acl.New(acl.Options{PublisherACL: value.Map{{Key: "carol", Value: []any{".*"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestAnotherUser(t *testing.T) {
 func TestSudoers(t *testing.T) {
 	t.Parallel()
 	rules, err := acl.New(acl.Options{
-		PublisherACL: wire.Map{{Key: "carol", Value: []any{"test.*"}}}, SudoACL: true, Blacklist: wire.Map{{Key: "users", Value: []any{"eve"}}},
+		PublisherACL: value.Map{{Key: "carol", Value: []any{"test.*"}}}, SudoACL: true, Blacklist: value.Map{{Key: "users", Value: []any{"eve"}}},
 	})
 	if err != nil {
 		t.Fatal(err)

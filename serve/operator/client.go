@@ -12,7 +12,7 @@ import (
 
 	"clustermaster/salt/gather"
 	"clustermaster/serve/operator/operatorpb"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // ErrNoMaster is returned when no daemon answers on the socket.
@@ -92,7 +92,7 @@ func (c *Client) Publish(ctx context.Context, p gather.Publish) (gather.Publishe
 		to   *[]byte
 		from any
 	}{{&r.Tgt, p.Tgt}, {&r.Fun, p.Fun}, {&r.Arg, emptyList(p.Arg)}, {&r.Kwargs, p.Kwargs}} {
-		b, err := wire.Pack(f.from)
+		b, err := value.Pack(f.from)
 		if err != nil {
 			return gather.Published{}, fmt.Errorf("pack job: %w", err)
 		}
@@ -114,7 +114,7 @@ func emptyList(l []any) []any {
 
 // Targets resolves a target without sending anything.
 func (c *Client) Targets(ctx context.Context, tgt any, tgtType, delimiter string) (Targeted, error) {
-	packed, err := wire.Pack(tgt)
+	packed, err := value.Pack(tgt)
 	if err != nil {
 		return Targeted{}, fmt.Errorf("pack target: %w", err)
 	}
@@ -200,10 +200,10 @@ func (c *Client) readReturns(ctx context.Context, jid string, ids []string, fn f
 func (c *Client) Run(ctx context.Context, r RunRequest, out func(kind string, v any)) (RunResult, error) {
 	req := &operatorpb.RunRequest{Fun: r.Fun, Jid: r.JID, Async: r.Async}
 	var err error
-	if req.Args, err = wire.Pack(emptyList(r.Args)); err != nil {
+	if req.Args, err = value.Pack(emptyList(r.Args)); err != nil {
 		return RunResult{}, fmt.Errorf("pack arguments: %w", err)
 	}
-	if req.Kwargs, err = wire.Pack(r.Kwargs); err != nil {
+	if req.Kwargs, err = value.Pack(r.Kwargs); err != nil {
 		return RunResult{}, fmt.Errorf("pack arguments: %w", err)
 	}
 	stream, err := c.rpc.Run(ctx, req)
@@ -229,7 +229,7 @@ func (c *Client) Run(ctx context.Context, r RunRequest, out func(kind string, v 
 			}
 			o.Value = parts
 		}
-		v, err := wire.Unpack(o.Value)
+		v, err := value.Unpack(o.Value)
 		if err != nil {
 			return RunResult{}, fmt.Errorf("read output of %s: %w", r.Fun, err)
 		}
@@ -242,12 +242,12 @@ func (c *Client) Run(ctx context.Context, r RunRequest, out func(kind string, v 
 }
 
 // Docs returns function to text of the runner functions under prefix.
-func (c *Client) Docs(ctx context.Context, prefix string) (wire.Map, error) {
+func (c *Client) Docs(ctx context.Context, prefix string) (value.Map, error) {
 	r, err := c.rpc.Docs(ctx, &operatorpb.DocsRequest{Prefix: prefix})
 	if err != nil {
 		return nil, fromStatus(err)
 	}
-	return wire.UnpackMap(r.Docs)
+	return value.UnpackMap(r.Docs)
 }
 
 // Lists reads all keys; without texts their Pub is "".

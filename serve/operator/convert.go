@@ -10,14 +10,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"clustermaster/serve/operator/operatorpb"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // textOrTexts unpacks a text, or a list of texts as []string.
 func textOrTexts(b []byte) (any, error) {
-	v, err := wire.Unpack(b)
+	v, err := value.Unpack(b)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func list(b []byte) ([]any, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	v, err := wire.Unpack(b)
+	v, err := value.Unpack(b)
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +53,11 @@ func list(b []byte) ([]any, error) {
 	return l, nil
 }
 
-func mapping(b []byte) (wire.Map, error) {
+func mapping(b []byte) (value.Map, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	return wire.UnpackMap(b)
+	return value.UnpackMap(b)
 }
 
 func badValue(what string, err error) error {

@@ -13,17 +13,17 @@ import (
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
 	"clustermaster/serve/operator/operatorpb"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // External confirms users of external_auth. A refusal is auth.ErrRefused.
 type External interface {
 	// Open reports whether it confirms anybody.
 	Open() bool
-	Authenticate(ctx context.Context, source string, creds wire.Map) (auth.Identity, error)
+	Authenticate(ctx context.Context, source string, creds value.Map) (auth.Identity, error)
 	ByToken(ctx context.Context, token string) (auth.Identity, error)
 	// MakeToken returns Salt's map of a new token.
-	MakeToken(ctx context.Context, source string, creds wire.Map) (wire.Map, error)
+	MakeToken(ctx context.Context, source string, creds value.Map) (value.Map, error)
 }
 
 // session is who a connection has proved to be by external_auth, beside whom the kernel says it is of.
@@ -116,8 +116,8 @@ func (s *Server) mayTry(c Caller) (leave func(), err error) {
 	return func() { s.logins.leave(c.UID) }, nil
 }
 
-func credentialsOf(r *operatorpb.Credentials) wire.Map {
-	return wire.Map{{Key: "eauth", Value: r.Eauth}, {Key: "username", Value: r.Username}, {Key: "password", Value: r.Password}}
+func credentialsOf(r *operatorpb.Credentials) value.Map {
+	return value.Map{{Key: "eauth", Value: r.Eauth}, {Key: "username", Value: r.Username}, {Key: "password", Value: r.Password}}
 }
 
 // MakeToken implements the service.

@@ -10,7 +10,7 @@ import (
 	"clustermaster/salt/gather"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // external confirms who knows the word, and keeps its tokens here: what makes and keeps them has tests of its own.
@@ -22,11 +22,11 @@ type external struct {
 func (e *external) Open() bool { return true }
 
 func (e *external) identity(name string) auth.Identity {
-	lists := map[string][]any{"carol": {"test.*", "@jobs", wire.Map{{Key: "@key", Value: []any{"list.*"}}}}, "dave": {"cmd.run"}, "root": {"test.ping"}}
+	lists := map[string][]any{"carol": {"test.*", "@jobs", value.Map{{Key: "@key", Value: []any{"list.*"}}}}, "dave": {"cmd.run"}, "root": {"test.ping"}}
 	return auth.Identity{Name: name, Eauth: "file", Rights: acl.FromList(lists[name])}
 }
 
-func (e *external) Authenticate(_ context.Context, _ string, c wire.Map) (auth.Identity, error) {
+func (e *external) Authenticate(_ context.Context, _ string, c value.Map) (auth.Identity, error) {
 	if c.String("eauth") != "file" || c.String("password") != "word" {
 		return auth.Identity{}, auth.ErrRefused
 	}
@@ -43,7 +43,7 @@ func (e *external) ByToken(_ context.Context, token string) (auth.Identity, erro
 	return e.identity(name), nil
 }
 
-func (e *external) MakeToken(ctx context.Context, source string, c wire.Map) (wire.Map, error) {
+func (e *external) MakeToken(ctx context.Context, source string, c value.Map) (value.Map, error) {
 	id, err := e.Authenticate(ctx, source, c)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (e *external) MakeToken(ctx context.Context, source string, c wire.Map) (wi
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tokens["tok"] = id.Name
-	return wire.Map{{Key: "token", Value: "tok"}, {Key: "name", Value: id.Name}}, nil
+	return value.Map{{Key: "token", Value: "tok"}, {Key: "name", Value: id.Name}}, nil
 }
 
 func TestUserOfExternalAuth(t *testing.T) {
@@ -88,7 +88,7 @@ func TestUserOfExternalAuth(t *testing.T) {
 		t.Fatal(err)
 	}
 	// An order carries the name, the rights and the back end, and nothing that the caller says of them.
-	_, err = carol.Publish(t.Context(), gather.Publish{Tgt: "*", Fun: "test.ping", User: "root", JID: mine, Kwargs: wire.Map{
+	_, err = carol.Publish(t.Context(), gather.Publish{Tgt: "*", Fun: "test.ping", User: "root", JID: mine, Kwargs: value.Map{
 		{Key: "eauth", Value: "auto"}, {Key: "password", Value: "word"}, {Key: "token", Value: "tok"}, {Key: "metadata", Value: "x"},
 	}})
 	if err != nil || d.published.User != "carol" || d.rights == nil || len(d.rights.List()) != 3 || len(d.published.Kwargs) != 3 || d.published.Kwargs.String("eauth") != "file" {

@@ -20,7 +20,7 @@ import (
 	"clustermaster/salt/gather"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/operator/operatorpb"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // daemon stands for the rooms behind the socket and records what reached it.
@@ -75,14 +75,14 @@ func (d *daemon) ReadReturns(ctx context.Context, jid string, ids []string, fn f
 		if jid == "endless" {
 			for ctx.Err() == nil {
 				d.sent.Add(1)
-				if err := fn(id, gather.Return{Return: make(wire.Raw, 1<<20)}); err != nil {
+				if err := fn(id, gather.Return{Return: make(value.Raw, 1<<20)}); err != nil {
 					close(d.refused)
 					return err
 				}
 			}
 		}
 		if id == "a" {
-			if err := fn(id, gather.Return{Return: wire.Raw{0xc3}, Retcode: wire.Raw{0}, Success: wire.Raw{0xc3}, Out: "nested"}); err != nil {
+			if err := fn(id, gather.Return{Return: value.Raw{0xc3}, Retcode: value.Raw{0}, Success: value.Raw{0xc3}, Out: "nested"}); err != nil {
 				return err
 			}
 		}
@@ -122,11 +122,11 @@ func (d *daemon) Run(_ context.Context, r RunRequest, out func(kind string, v an
 		return RunResult{JID: "j", Return: d.result, Success: true}, nil
 	}
 	out("print", "one\n")
-	out("progress", wire.Map{{Key: "message", Value: "half"}})
-	return RunResult{JID: "j", Return: wire.Map{{Key: "b", Value: int64(1)}, {Key: "a", Value: nil}}, Success: true, Retcode: 3, Outputter: "highstate"}, nil
+	out("progress", value.Map{{Key: "message", Value: "half"}})
+	return RunResult{JID: "j", Return: value.Map{{Key: "b", Value: int64(1)}, {Key: "a", Value: nil}}, Success: true, Retcode: 3, Outputter: "highstate"}, nil
 }
 
-func (d *daemon) Docs(string) wire.Map { return wire.Map{{Key: "test.arg", Value: "text"}} }
+func (d *daemon) Docs(string) value.Map { return value.Map{{Key: "test.arg", Value: "text"}} }
 
 func start(t *testing.T) (*daemon, *Client, string) { return startWith(t, nil, t.TempDir(), nil) }
 
@@ -162,8 +162,8 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 	d, c, _ := start(t)
 	ctx := t.Context()
 	p := gather.Publish{Tgt: []string{"a", "b"}, TgtType: "list", Fun: []string{"test.ping", "test.arg"}, JID: "j",
-		Arg: []any{[]any{}, []any{int64(1), wire.Map{{Key: "__kwarg__", Value: true}}}}, User: "fred",
-		Kwargs: wire.Map{{Key: "delimiter", Value: "|"}}, Timeout: 1500 * time.Millisecond, Patience: 3 * time.Second}
+		Arg: []any{[]any{}, []any{int64(1), value.Map{{Key: "__kwarg__", Value: true}}}}, User: "fred",
+		Kwargs: value.Map{{Key: "delimiter", Value: "|"}}, Timeout: 1500 * time.Millisecond, Patience: 3 * time.Second}
 	got, err := c.Publish(ctx, p)
 	if err != nil || !reflect.DeepEqual(got, gather.Published{JID: "20260101000000000000", Minions: []string{"a", "b"}, Missing: []string{"c"}, Incomplete: "incomplete: 1 of 256 partitions"}) {
 		t.Errorf("publish: %+v, %v", got, err)
@@ -179,7 +179,7 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 	}
 	returns := make(map[string]gather.Return)
 	err = c.ReadReturns(ctx, "j", []string{"a", "ghost"}, func(id string, r gather.Return) error { returns[id] = r; return nil })
-	if want := (gather.Return{Return: wire.Raw{0xc3}, Retcode: wire.Raw{0}, Success: wire.Raw{0xc3}, Out: "nested"}); err != nil || len(returns) != 1 || !reflect.DeepEqual(returns["a"], want) {
+	if want := (gather.Return{Return: value.Raw{0xc3}, Retcode: value.Raw{0}, Success: value.Raw{0xc3}, Out: "nested"}); err != nil || len(returns) != 1 || !reflect.DeepEqual(returns["a"], want) {
 		t.Errorf("returns: %+v, %v", returns, err)
 	}
 	want := Targeted{Minions: []string{"a"}, Missing: []string{"b"}, Incomplete: "incomplete: 1 of 256 partitions"}
@@ -251,13 +251,13 @@ func TestRunStreamsItsOutput(t *testing.T) {
 	t.Parallel()
 	d, c, _ := start(t)
 	var kinds []string
-	res, err := c.Run(t.Context(), RunRequest{Fun: "test.arg", Args: []any{int64(1)}, Kwargs: wire.Map{{Key: "a", Value: "b"}}}, func(kind string, _ any) {
+	res, err := c.Run(t.Context(), RunRequest{Fun: "test.arg", Args: []any{int64(1)}, Kwargs: value.Map{{Key: "a", Value: "b"}}}, func(kind string, _ any) {
 		kinds = append(kinds, kind)
 	})
 	if err != nil || res.Retcode != 3 || res.Outputter != "highstate" || !reflect.DeepEqual(kinds, []string{"print", "progress"}) {
 		t.Errorf("run: %+v, %v, %v", res, kinds, err)
 	}
-	if m, ok := res.Return.(wire.Map); !ok || m[0].Key != "b" {
+	if m, ok := res.Return.(value.Map); !ok || m[0].Key != "b" {
 		t.Errorf("return lost its order: %v", res.Return)
 	}
 	if d.run.Fun != "test.arg" || d.run.Kwargs.String("a") != "b" || d.run.User == "" {
@@ -272,7 +272,7 @@ func TestEventsEndWithTheSubscription(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.events <- gather.Event{Tag: "salt/x", Data: wire.Raw{0x80}}
+	d.events <- gather.Event{Tag: "salt/x", Data: value.Raw{0x80}}
 	if e := <-sub.C(); e.Tag != "salt/x" || len(e.Data) != 1 {
 		t.Errorf("event %+v", e)
 	}

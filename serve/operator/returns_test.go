@@ -13,7 +13,7 @@ import (
 
 	"clustermaster/salt/gather"
 	"clustermaster/serve/operator/operatorpb"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // TestReturnsAreReadAsFastAsTheyAreTaken: a job of any size takes the memory of a few returns, and a caller that has enough ends it.
@@ -74,7 +74,7 @@ func TestLargeResultsTravelInParts(t *testing.T) {
 			t.Errorf("a result of %d bytes: %v", n, err)
 		}
 	}
-	d.result = wire.Map{{Key: "a", Value: int64(1)}}
+	d.result = value.Map{{Key: "a", Value: int64(1)}}
 	if res, err := c.Run(t.Context(), RunRequest{Fun: "test.arg"}, nil); err != nil || !reflect.DeepEqual(res.Return, d.result) {
 		t.Errorf("a small result: %v, %v", res, err)
 	}

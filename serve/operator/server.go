@@ -18,7 +18,7 @@ import (
 	"clustermaster/salt/gather"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/operator/operatorpb"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // SocketName is the file below sock_dir.
@@ -67,7 +67,7 @@ type Keys interface {
 // Runners runs runner and wheel functions on this master.
 type Runners interface {
 	Run(ctx context.Context, r RunRequest, out func(kind string, v any)) (RunResult, error)
-	Docs(prefix string) wire.Map
+	Docs(prefix string) value.Map
 }
 
 // Deps is what the service asks of the daemon.
@@ -216,7 +216,7 @@ func (s *Server) Publish(ctx context.Context, r *operatorpb.PublishRequest) (*op
 	p.Kwargs = p.Kwargs.Without(credentialFields...)
 	if c, _ := callerOf(ctx); rights != nil {
 		if id, is := c.external(); is { // as Salt's load has it, but for what proved it
-			p.Kwargs = append(p.Kwargs, wire.Pair{Key: "eauth", Value: id.Eauth}, wire.Pair{Key: "username", Value: id.Name})
+			p.Kwargs = append(p.Kwargs, value.Pair{Key: "eauth", Value: id.Eauth}, value.Pair{Key: "username", Value: id.Name})
 		}
 	}
 	out, err := s.deps.Minions.PublishAs(ctx, p, rights)
@@ -317,7 +317,7 @@ func (s *Server) Run(r *operatorpb.RunRequest, stream grpc.ServerStreamingServer
 		return err
 	}
 	send := func(o *operatorpb.RunOutput, v any) error {
-		packed, err := wire.Pack(v)
+		packed, err := value.Pack(v)
 		if err != nil {
 			return status.Errorf(codes.Internal, "pack %s of %s: %v", o.Kind, r.Fun, err)
 		}
@@ -346,7 +346,7 @@ func (s *Server) Run(r *operatorpb.RunRequest, stream grpc.ServerStreamingServer
 
 // Docs implements the service.
 func (s *Server) Docs(_ context.Context, r *operatorpb.DocsRequest) (*operatorpb.DocsReply, error) {
-	packed, err := wire.Pack(s.deps.Runners.Docs(r.Prefix))
+	packed, err := value.Pack(s.deps.Runners.Docs(r.Prefix))
 	if err != nil {
 		return nil, asStatus(err)
 	}

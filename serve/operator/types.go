@@ -3,7 +3,7 @@ package operator
 import (
 	"log/slog"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Targeted is who a target means.
@@ -31,7 +31,7 @@ func (e *RefusedError) Error() string { return e.Text }
 type RunRequest struct {
 	Fun    string // a name that begins with "wheel." is a wheel function
 	Args   []any
-	Kwargs wire.Map
+	Kwargs value.Map
 	JID    string // "": a new one
 	User   string // set by the server to the caller
 	Async  bool   // return at once with the jid

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"clustermaster/store/ringstore"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // rootPlace is where the keys of the topmost bank lie; no bank is named so.
@@ -90,15 +90,15 @@ func locate(p string) (place, name string) {
 }
 
 // Store keeps a wire value; a former one of the key is replaced.
-func (c *Cache) Store(ctx context.Context, bank, key string, value any) error {
+func (c *Cache) Store(ctx context.Context, bank, key string, val any) error {
 	p, err := keyPath(bank, key)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	if kind, rest := minionKind(p); kind != "" {
-		return c.storeMinion(ctx, kind, rest, value)
+		return c.storeMinion(ctx, kind, rest, val)
 	}
-	packed, err := wire.Pack(value)
+	packed, err := value.Pack(val)
 	if err != nil {
 		return fmt.Errorf("store %s: %w", p, err)
 	}
@@ -110,13 +110,13 @@ func (c *Cache) Store(ctx context.Context, bank, key string, value any) error {
 }
 
 // Fetch returns the value of a key. Where there is none, but the bank itself is the key of a map, the map is asked for the key.
-func (c *Cache) Fetch(ctx context.Context, bank, key string) (value any, found bool, err error) {
+func (c *Cache) Fetch(ctx context.Context, bank, key string) (val any, found bool, err error) {
 	p, err := keyPath(bank, key)
 	if err != nil {
 		return nil, false, fmt.Errorf("fetch: %w", err)
 	}
-	if value, found, err = c.get(ctx, p); err != nil || found {
-		return value, found, err
+	if val, found, err = c.get(ctx, p); err != nil || found {
+		return val, found, err
 	}
 	whole, _ := bankPath(bank)
 	if whole == "" {
@@ -126,9 +126,9 @@ func (c *Cache) Fetch(ctx context.Context, bank, key string) (value any, found b
 	if err != nil || !found {
 		return nil, false, err
 	}
-	if m, ok := v.(wire.Map); ok {
-		if value, ok = m.Get(key); ok {
-			return value, true, nil
+	if m, ok := v.(value.Map); ok {
+		if val, ok = m.Get(key); ok {
+			return val, true, nil
 		}
 	}
 	return nil, false, fmt.Errorf("fetch: %q is no bank but a key, and what it holds has no %q", whole, key)
@@ -143,7 +143,7 @@ func (c *Cache) get(ctx context.Context, p string) (any, bool, error) {
 	if err != nil || !found {
 		return nil, false, err
 	}
-	v, err := wire.Unpack(r.Value)
+	v, err := value.Unpack(r.Value)
 	if err != nil {
 		return nil, false, fmt.Errorf("decode %s: %w", p, err)
 	}

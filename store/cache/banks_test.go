@@ -13,7 +13,7 @@ import (
 	"clustermaster/store/miniondata"
 	"clustermaster/store/ringstore"
 	"clustermaster/store/ringstore/ringtest"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func open(t *testing.T) (*Cache, *miniondata.Data) {
@@ -117,7 +117,7 @@ func TestPathsStayInside(t *testing.T) {
 func TestKeyOfAMap(t *testing.T) {
 	t.Parallel()
 	c, _ := open(t)
-	if err := c.Store(t.Context(), "a", "m", wire.Map{{Key: "x", Value: int64(1)}}); err != nil {
+	if err := c.Store(t.Context(), "a", "m", value.Map{{Key: "x", Value: int64(1)}}); err != nil {
 		t.Fatal(err)
 	}
 	if v, found, err := c.Fetch(t.Context(), "a/m", "x"); v != int64(1) || !found || err != nil {
@@ -133,11 +133,11 @@ func TestMinionBanks(t *testing.T) {
 	t.Parallel()
 	c, data := open(t)
 	ctx := context.Background()
-	grains := wire.Map{{Key: "os", Value: "Debian"}}
+	grains := value.Map{{Key: "os", Value: "Debian"}}
 	for _, s := range []struct {
 		bank, key string
 		value     any
-	}{{"grains", "web1", grains}, {"pillar", "web1", grains}, {"pillar", "web1:dev", grains}, {"mine", "web1", wire.Map{{Key: "f", Value: "v"}, {Key: "g", Value: "w"}}}, {"mine", "web2", grains}} {
+	}{{"grains", "web1", grains}, {"pillar", "web1", grains}, {"pillar", "web1:dev", grains}, {"mine", "web1", value.Map{{Key: "f", Value: "v"}, {Key: "g", Value: "w"}}}, {"mine", "web2", grains}} {
 		if err := c.Store(ctx, s.bank, s.key, s.value); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestMinionBanks(t *testing.T) {
 	if got, found, err := data.PillarOf(ctx, "web1", "dev"); err != nil || !found || !reflect.DeepEqual(got, grains) {
 		t.Error(got, found, err)
 	}
-	if err := data.SetGrains(ctx, "web9", wire.Raw("\x81\xa1a\x01")); err != nil {
+	if err := data.SetGrains(ctx, "web9", value.Raw("\x81\xa1a\x01")); err != nil {
 		t.Fatal(err)
 	}
 	for bank, want := range map[string]string{"": "grains mine pillar", "grains": "web1 web9", "pillar": "web1 web1:dev", "mine": "web1 web2", "grains/web1": ""} {
@@ -181,11 +181,11 @@ func TestMigrate(t *testing.T) {
 	c, data := open(t)
 	ctx := t.Context()
 	dir := t.TempDir()
-	write := func(name string, value any) {
-		b, raw := value.([]byte)
+	write := func(name string, val any) {
+		b, raw := val.([]byte)
 		if !raw {
 			var err error
-			if b, err = wire.Pack(value); err != nil {
+			if b, err = value.Pack(val); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -194,23 +194,23 @@ func TestMigrate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	old := wire.Map{{Key: "os", Value: "old"}}
+	old := value.Map{{Key: "os", Value: "old"}}
 	write("grains/web1.p", old)
 	write("grains/web2.p", old)
 	write("pillar/web1:dev.p", old)
-	write("mine/web1.p", wire.Map{{Key: "f", Value: "v"}})
-	write("minions/web3/data.p", wire.Map{{Key: "grains", Value: old}, {Key: "pillar", Value: old}})
-	write("minions/web3/mine.p", wire.Map{{Key: "f", Value: "v3"}})
+	write("mine/web1.p", value.Map{{Key: "f", Value: "v"}})
+	write("minions/web3/data.p", value.Map{{Key: "grains", Value: old}, {Key: "pillar", Value: old}})
+	write("minions/web3/mine.p", value.Map{{Key: "f", Value: "v3"}})
 	write("minions/web3/files/etc/hosts", []byte("127.0.0.1"))
 	write("cloud/active/k.p", "value")
-	write("cloud/empty.p", wire.Map{})
+	write("cloud/empty.p", value.Map{})
 	write("cloud/broken.p", []byte{0xc1})
 	write("jobs/ab/cd/.load.p", old)
 	write("top.p", "not in a bank")
 	if err := errors.Join(os.Symlink("/etc", filepath.Join(dir, "cloud/link")), os.Symlink(filepath.Join(dir, "top.p"), filepath.Join(dir, "cloud/linked.p"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := data.SetGrains(ctx, "web2", wire.Raw("\x81\xa2os\xa3new")); err != nil {
+	if err := data.SetGrains(ctx, "web2", value.Raw("\x81\xa2os\xa3new")); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]int{"grains": 2, "pillar": 1, "mine": 1, "minions/web3": 2, "cloud/active": 1, "cloud": 2}

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // suffix of the files that Salt's driver localfs keeps values in.
@@ -84,43 +84,43 @@ func (c *Cache) Migrate(ctx context.Context, cachedir, bank string, dry bool) (M
 
 // take stores the content of one file.
 func (c *Cache) take(ctx context.Context, root *os.Root, file, bank, key string) error {
-	value, err := readValue(root, file)
+	val, err := readValue(root, file)
 	if err != nil {
 		return err
 	}
-	if m, ok := value.(wire.Map); ok && len(m) == 0 {
+	if m, ok := val.(value.Map); ok && len(m) == 0 {
 		return nil
 	}
 	if id, ok := strings.CutPrefix(bank, "minions/"); ok { // where Salt kept minions' data up to 3007
-		m, _ := value.(wire.Map)
+		m, _ := val.(value.Map)
 		switch key {
 		case "data":
 			return errors.Join(c.takeMinion(ctx, grainsBank, id, m), c.takeMinion(ctx, pillarBank, id, m))
 		case mineBank:
-			return c.takeNew(ctx, mineBank, id, value)
+			return c.takeNew(ctx, mineBank, id, val)
 		}
 	}
 	if slices.Contains(minionBanks, bank) {
-		return c.takeNew(ctx, bank, key, value)
+		return c.takeNew(ctx, bank, key, val)
 	}
-	return c.Store(ctx, bank, key, value)
+	return c.Store(ctx, bank, key, val)
 }
 
-func (c *Cache) takeMinion(ctx context.Context, kind, id string, data wire.Map) error {
-	value, ok := data.Get(kind)
+func (c *Cache) takeMinion(ctx context.Context, kind, id string, data value.Map) error {
+	val, ok := data.Get(kind)
 	if !ok {
 		return nil
 	}
-	return c.takeNew(ctx, kind, id, value)
+	return c.takeNew(ctx, kind, id, val)
 }
 
 // takeNew stores minions' data that is not there yet.
-func (c *Cache) takeNew(ctx context.Context, kind, key string, value any) error {
+func (c *Cache) takeNew(ctx context.Context, kind, key string, val any) error {
 	_, found, err := c.getMinion(ctx, kind, key)
 	if err != nil || found {
 		return err
 	}
-	return c.storeMinion(ctx, kind, key, value)
+	return c.storeMinion(ctx, kind, key, val)
 }
 
 func readValue(root *os.Root, file string) (any, error) {
@@ -136,5 +136,5 @@ func readValue(root *os.Root, file string) (any, error) {
 	if len(b) > maxFile {
 		return nil, fmt.Errorf("larger than %d bytes", maxFile)
 	}
-	return wire.Unpack(b)
+	return value.Unpack(b)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"clustermaster/store/ringstore"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -23,14 +24,14 @@ var minionBanks = []string{grainsBank, mineBank, pillarBank}
 
 // minionData is what is kept of minions.
 type minionData interface {
-	Grains(ctx context.Context, id string) (wire.Map, bool, error)
-	SetGrains(ctx context.Context, id string, grains wire.Raw) error
+	Grains(ctx context.Context, id string) (value.Map, bool, error)
+	SetGrains(ctx context.Context, id string, grains value.Raw) error
 	DropGrains(ctx context.Context, id string) error
-	PillarOf(ctx context.Context, id, pillarenv string) (wire.Map, bool, error)
-	SetPillar(ctx context.Context, id, pillarenv string, pillar wire.Map) error
+	PillarOf(ctx context.Context, id, pillarenv string) (value.Map, bool, error)
+	SetPillar(ctx context.Context, id, pillarenv string, pillar value.Map) error
 	DropPillar(ctx context.Context, id string) error
-	Mine(ctx context.Context, id string) (wire.Map, error)
-	MergeMine(ctx context.Context, id string, data wire.Map, clear bool) error
+	Mine(ctx context.Context, id string) (value.Map, error)
+	MergeMine(ctx context.Context, id string, data value.Map, clear bool) error
 	FlushMine(ctx context.Context, id string) error
 	// Kept lists the keys of one of the banks grains, pillar and mine, sorted.
 	Kept(ctx context.Context, bank string) (keys []string, cover ringstore.Coverage, err error)
@@ -62,7 +63,7 @@ func (c *Cache) getMinion(ctx context.Context, kind, key string) (any, bool, err
 	if err != nil {
 		return nil, false, nil // nothing can be kept there
 	}
-	var m wire.Map
+	var m value.Map
 	var found bool
 	switch kind {
 	case grainsBank:
@@ -76,18 +77,18 @@ func (c *Cache) getMinion(ctx context.Context, kind, key string) (any, bool, err
 	return m, found, err
 }
 
-func (c *Cache) storeMinion(ctx context.Context, kind, key string, value any) error {
+func (c *Cache) storeMinion(ctx context.Context, kind, key string, val any) error {
 	id, env, err := minionOf(kind, key)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	m, ok := value.(wire.Map)
+	m, ok := val.(value.Map)
 	if !ok {
 		return fmt.Errorf("store %s of %s: a map is kept there", kind, id)
 	}
 	switch kind {
 	case grainsBank:
-		packed, err := wire.Pack(m)
+		packed, err := value.Pack(m)
 		if err != nil {
 			return fmt.Errorf("store grains of %s: %w", id, err)
 		}

@@ -3,7 +3,7 @@ package jobcache
 import (
 	"fmt"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Keys of a stored return; they are on disk.
@@ -17,26 +17,26 @@ const (
 )
 
 func packReturn(r Return) ([]byte, error) {
-	m := wire.Map{{Key: keyReturn, Value: r.Return}}
-	add := func(key string, v wire.Raw) {
+	m := value.Map{{Key: keyReturn, Value: r.Return}}
+	add := func(key string, v value.Raw) {
 		if len(v) > 0 {
-			m = append(m, wire.Pair{Key: key, Value: v})
+			m = append(m, value.Pair{Key: key, Value: v})
 		}
 	}
 	add(keyRetcode, r.Retcode)
 	add(keySuccess, r.Success)
 	add(keyFunArgs, r.FunArgs)
 	if r.Out != "" {
-		m = append(m, wire.Pair{Key: keyOut, Value: r.Out})
+		m = append(m, value.Pair{Key: keyOut, Value: r.Out})
 	}
 	if r.Stamp != "" {
-		m = append(m, wire.Pair{Key: keyStamp, Value: r.Stamp})
+		m = append(m, value.Pair{Key: keyStamp, Value: r.Stamp})
 	}
-	return wire.Pack(m)
+	return value.Pack(m)
 }
 
 func unpackReturn(b []byte) (Return, error) {
-	m, err := wire.UnpackRawMap(b)
+	m, err := value.UnpackRawMap(b)
 	if err != nil {
 		return Return{}, err
 	}
@@ -49,7 +49,7 @@ func unpackReturn(b []byte) (Return, error) {
 }
 
 func unpackIDs(b []byte) ([]string, error) {
-	v, err := wire.Unpack(b)
+	v, err := value.Unpack(b)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 
 	"clustermaster/store/allotment"
 	"clustermaster/store/ringstore"
-	"clustermaster/wire"
+	"clustermaster/value"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -22,11 +22,11 @@ import (
 // Return is what one minion returned for a job. The values are packed and passed through untouched; nil if the minion
 // sent none.
 type Return struct {
-	Return  wire.Raw
-	Retcode wire.Raw // a number, or a map from function to number
-	Success wire.Raw
+	Return  value.Raw
+	Retcode value.Raw // a number, or a map from function to number
+	Success value.Raw
 	Out     string // outputter, "" if the minion named none
-	FunArgs wire.Raw
+	FunArgs value.Raw
 	Stamp   string // when it came, as wire.Stamp writes it
 	// End is when the job ended if this is its last return, as wire.JIDTime writes times; "" keeps none. It is a part of the job, not of the return.
 	End string
@@ -37,9 +37,9 @@ type Return struct {
 // Job is one published job.
 type Job struct {
 	JID     string
-	Load    wire.Map // the publish request, redacted; empty if only returns are known
-	Minions []string // union of what all sources named, sorted; nil in what Jobs lists
-	EndTime string   // as wire.JIDTime writes times; "" if none was kept
+	Load    value.Map // the publish request, redacted; empty if only returns are known
+	Minions []string  // union of what all sources named, sorted; nil in what Jobs lists
+	EndTime string    // as wire.JIDTime writes times; "" if none was kept
 }
 
 // Names of a job's records. Heads lie in a space of their own, so that listing jobs reads no returns.
@@ -148,11 +148,11 @@ func (c *Cache) published(ctx context.Context, jid string) (bool, error) {
 
 // SaveLoad keeps a job: the publish request, redacted again here, and the minions that it goes to. Saving the same job
 // again replaces the load and adds to the minions.
-func (c *Cache) SaveLoad(ctx context.Context, jid string, load wire.Map, minions []string) error {
+func (c *Cache) SaveLoad(ctx context.Context, jid string, load value.Map, minions []string) error {
 	if jid == "" {
 		return ErrNoJID
 	}
-	packed, err := wire.Pack(Redact(load))
+	packed, err := value.Pack(Redact(load))
 	if err != nil {
 		return fmt.Errorf("save job %s: %w", jid, err)
 	}
@@ -172,11 +172,11 @@ func (c *Cache) SaveLoad(ctx context.Context, jid string, load wire.Map, minions
 
 // SaveAccount keeps what others say of a job as its load, redacted, unless it has a load: a minion that began it by its
 // return, or with id "" a syndic. Error: also allotment.ErrSpent.
-func (c *Cache) SaveAccount(ctx context.Context, jid, id string, load wire.Map) error {
+func (c *Cache) SaveAccount(ctx context.Context, jid, id string, load value.Map) error {
 	if jid == "" {
 		return ErrNoJID
 	}
-	packed, err := wire.Pack(Redact(load))
+	packed, err := value.Pack(Redact(load))
 	if err == nil {
 		_, err = c.saveOwn(ctx, jid, id, []ringstore.Put{c.put(ringstore.SpaceJobHeads, jid, headLoad, packed, true)})
 	}
@@ -210,7 +210,7 @@ func (c *Cache) minions(jid, source string, ids []string) (ringstore.Put, error)
 	sorted := slices.Clone(ids)
 	slices.Sort(sorted)
 	sorted = slices.Compact(sorted)
-	packed, err := wire.Pack(sorted)
+	packed, err := value.Pack(sorted)
 	if err != nil {
 		return ringstore.Put{}, err
 	}
@@ -222,7 +222,7 @@ func (c *Cache) minions(jid, source string, ids []string) (ringstore.Put, error)
 // is false when the minion had returned before: then the earlier return stays. account is what the return itself says of
 // the job, nil if the job is known to be kept: it goes along in the same write and stays only where there is no load,
 // so that nobody need ask for one first. Error: for an Own return also allotment.ErrSpent.
-func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return, account wire.Map) (first bool, err error) {
+func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return, account value.Map) (first bool, err error) {
 	if jid == "" {
 		return false, ErrNoJID
 	}
@@ -232,7 +232,7 @@ func (c *Cache) SaveReturn(ctx context.Context, jid, id string, r Return, accoun
 	}
 	puts := []ringstore.Put{c.put(ringstore.SpaceJobs, jid, returnPrefix+id, packed, true)}
 	if account != nil {
-		load, err := wire.Pack(Redact(account))
+		load, err := value.Pack(Redact(account))
 		if err != nil {
 			return false, fmt.Errorf("save job %s: %w", jid, err)
 		}
@@ -321,7 +321,7 @@ type Owner struct {
 func (c *Cache) Owner(ctx context.Context, jid string) (owner Owner, found bool, err error) {
 	job, found, err := c.Job(ctx, jid)
 	kwargs, _ := job.Load.Get("kwargs")
-	m, _ := kwargs.(wire.Map)
+	m, _ := kwargs.(value.Map)
 	return Owner{User: job.Load.String("user"), Eauth: m.String("eauth")}, found, err
 }
 
@@ -359,7 +359,7 @@ func (c *Cache) Job(ctx context.Context, jid string) (Job, bool, error) {
 func (c *Cache) head(job *Job, r ringstore.Record) {
 	switch r.Name {
 	case headLoad:
-		load, err := wire.UnpackMap(r.Value)
+		load, err := value.UnpackMap(r.Value)
 		if err != nil {
 			c.log.Warn("load of a job does not decode; it is left out", "jid", job.JID, "err", err)
 			return

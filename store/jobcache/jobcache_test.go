@@ -13,6 +13,7 @@ import (
 	"clustermaster/store/allotment"
 	"clustermaster/store/ringstore"
 	"clustermaster/store/ringstore/ringtest"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -37,9 +38,9 @@ func open(t *testing.T, keep int) *setup {
 	return s
 }
 
-func raw(t *testing.T, v any) wire.Raw {
+func raw(t *testing.T, v any) value.Raw {
 	t.Helper()
-	b, err := wire.Pack(v)
+	b, err := value.Pack(v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ const jid = "20261121093824128016"
 func TestAJobAndItsReturns(t *testing.T) {
 	t.Parallel()
 	c := open(t, 86400)
-	load := wire.Map{{Key: "fun", Value: "test.ping"}, {Key: "tgt", Value: "*"}, {Key: "arg", Value: []any{}}}
+	load := value.Map{{Key: "fun", Value: "test.ping"}, {Key: "tgt", Value: "*"}, {Key: "arg", Value: []any{}}}
 	if err := c.SaveLoad(c.ctx, jid, load, []string{"web2", "web1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestAJobAndItsReturns(t *testing.T) {
 	if !reflect.DeepEqual(job, want) {
 		t.Errorf("job\n got %+v\nwant %+v", job, want)
 	}
-	ret := Return{Return: raw(t, wire.Map{{Key: "a", Value: int64(1)}}), Retcode: raw(t, 0), Success: raw(t, true), Out: "nested", FunArgs: raw(t, []any{"x"}), Stamp: "2026-11-21T09:38:25.000000+00:00"}
+	ret := Return{Return: raw(t, value.Map{{Key: "a", Value: int64(1)}}), Retcode: raw(t, 0), Success: raw(t, true), Out: "nested", FunArgs: raw(t, []any{"x"}), Stamp: "2026-11-21T09:38:25.000000+00:00"}
 	if first, err := c.SaveReturn(c.ctx, jid, "web1", ret, nil); err != nil || !first {
 		t.Fatal(first, err)
 	}
@@ -107,8 +108,8 @@ func TestAJobAndItsReturns(t *testing.T) {
 func TestAnAccountReplacesNoLoad(t *testing.T) {
 	t.Parallel()
 	c := open(t, 86400)
-	account := wire.Map{{Key: "fun", Value: "cmd.run"}, {Key: "kwargs", Value: wire.Map{{Key: "password", Value: "x"}}}}
-	load := wire.Map{{Key: "fun", Value: "test.ping"}, {Key: "user", Value: "root"}}
+	account := value.Map{{Key: "fun", Value: "cmd.run"}, {Key: "kwargs", Value: value.Map{{Key: "password", Value: "x"}}}}
+	load := value.Map{{Key: "fun", Value: "test.ping"}, {Key: "user", Value: "root"}}
 	for _, step := range []struct {
 		what string
 		save func() error
@@ -140,7 +141,7 @@ func TestNoCache(t *testing.T) {
 		if err := c.SaveNoCache(c.ctx, jid); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.SaveLoad(c.ctx, jid, wire.Map{{Key: "fun", Value: "test.ping"}}, []string{"web1"}); err != nil {
+		if err := c.SaveLoad(c.ctx, jid, value.Map{{Key: "fun", Value: "test.ping"}}, []string{"web1"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -168,7 +169,9 @@ func TestNoCache(t *testing.T) {
 func TestAReturnBringsTheLoadOfAJobThatNobodyPublished(t *testing.T) {
 	t.Parallel()
 	c := open(t, 86400)
-	load := func(fun string) wire.Map { return wire.Map{{Key: "fun", Value: fun}, {Key: "token", Value: "secret"}} }
+	load := func(fun string) value.Map {
+		return value.Map{{Key: "fun", Value: fun}, {Key: "token", Value: "secret"}}
+	}
 	for name, tt := range map[string]struct {
 		before, after string // fun of the published load; "" for none
 		want          string
@@ -233,11 +236,11 @@ func TestABareReturnOfAnUnknownJobIsKept(t *testing.T) {
 func TestSecretsAreNotKept(t *testing.T) {
 	t.Parallel()
 	c := open(t, 86400)
-	load := wire.Map{
+	load := value.Map{
 		{Key: "fun", Value: "test.ping"}, {Key: "key", Value: "sesame1"}, {Key: "token", Value: "sesame2"},
-		{Key: "kwargs", Value: wire.Map{
+		{Key: "kwargs", Value: value.Map{
 			{Key: "password", Value: "sesame3"}, {Key: "username", Value: "fred"}, {Key: "token", Value: "sesame4"}, {Key: "key", Value: "sesame5"},
-			{Key: "load", Value: wire.Map{{Key: "password", Value: "sesame6"}}}, {Key: "eauth", Value: "pam"},
+			{Key: "load", Value: value.Map{{Key: "password", Value: "sesame6"}}}, {Key: "eauth", Value: "pam"},
 		}},
 	}
 	if err := c.SaveLoad(c.ctx, jid, load, nil); err != nil {
@@ -269,7 +272,7 @@ func TestJobsAreListedInOrderWithoutReturns(t *testing.T) {
 	c := open(t, 86400)
 	for i := range 50 {
 		id := fmt.Sprintf("202611210938%08d", (i*37)%50)
-		if err := c.SaveLoad(c.ctx, id, wire.Map{{Key: "fun", Value: id}}, []string{"web1"}); err != nil {
+		if err := c.SaveLoad(c.ctx, id, value.Map{{Key: "fun", Value: id}}, []string{"web1"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, true)}, nil); err != nil {
@@ -291,7 +294,7 @@ func TestJobsExpire(t *testing.T) {
 	t.Parallel()
 	c := open(t, 3600)
 	for _, id := range []string{jid, "myjob"} {
-		if err := c.SaveLoad(c.ctx, id, wire.Map{}, []string{"web1"}); err != nil {
+		if err := c.SaveLoad(c.ctx, id, value.Map{}, []string{"web1"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.SaveReturn(c.ctx, id, "web1", Return{Return: raw(t, true)}, nil); err != nil {
@@ -327,7 +330,7 @@ func TestJobsExpire(t *testing.T) {
 func TestKeepForEver(t *testing.T) {
 	t.Parallel()
 	c := open(t, 0)
-	if err := c.SaveLoad(c.ctx, jid, wire.Map{}, nil); err != nil {
+	if err := c.SaveLoad(c.ctx, jid, value.Map{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	c.now = c.now.AddDate(20, 0, 0)
@@ -364,7 +367,7 @@ func TestExpiryFollowsTheJID(t *testing.T) {
 }
 
 func FuzzUnpackReturn(f *testing.F) {
-	b, err := packReturn(Return{Return: wire.Raw{0xc3}, Retcode: wire.Raw{0}, Out: "nested", Stamp: "x"})
+	b, err := packReturn(Return{Return: value.Raw{0xc3}, Retcode: value.Raw{0}, Out: "nested", Stamp: "x"})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -396,10 +399,10 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	c := open(t, 3600)
 	c.Limit(allotment.Limits{One: 100_000, All: 250_000})
-	load := wire.Map{{Key: "fun", Value: "test.ping"}}
+	load := value.Map{{Key: "fun", Value: "test.ping"}}
 	n := 0
 	newJID := func() string { n++; return wire.JID(c.now.Add(time.Duration(n) * time.Millisecond)) }
-	ret := func(jid, id string, bytes int, account wire.Map) (bool, error) {
+	ret := func(jid, id string, bytes int, account value.Map) (bool, error) {
 		return c.SaveReturn(c.ctx, jid, id, Return{Return: raw(t, strings.Repeat("x", bytes)), Own: account != nil}, account)
 	}
 	begin := func(id string, bytes int) error { _, err := ret(newJID(), id, bytes, load); return err }
@@ -422,7 +425,7 @@ func TestLimits(t *testing.T) {
 	if small < 50 || small > 100 {
 		t.Errorf("%d jobs of a byte", small)
 	}
-	if err := c.SaveAccount(c.ctx, newJID(), "b", wire.Map{{Key: "arg", Value: strings.Repeat("x", 40_000)}}); !errors.Is(err, allotment.ErrOne) {
+	if err := c.SaveAccount(c.ctx, newJID(), "b", value.Map{{Key: "arg", Value: strings.Repeat("x", 40_000)}}); !errors.Is(err, allotment.ErrOne) {
 		t.Errorf("an account beyond what one may: %v", err)
 	}
 	if _, err := ret(jid, "c", 60_000, load); err != nil {
@@ -431,14 +434,14 @@ func TestLimits(t *testing.T) {
 	if err := begin("d", 60_000); !errors.Is(err, allotment.ErrAll) {
 		t.Errorf("beyond what all may: %v", err)
 	}
-	if err := c.SaveAccount(c.ctx, newJID(), "", wire.Map{{Key: "arg", Value: strings.Repeat("x", 60_000)}}); !errors.Is(err, allotment.ErrAll) {
+	if err := c.SaveAccount(c.ctx, newJID(), "", value.Map{{Key: "arg", Value: strings.Repeat("x", 60_000)}}); !errors.Is(err, allotment.ErrAll) {
 		t.Errorf("a syndic, beyond what all may: %v", err)
 	}
 	published := newJID()
 	if err := c.SaveLoad(c.ctx, published, load, nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, account := range []wire.Map{nil, load} { // known to the master as published, or not
+	for _, account := range []value.Map{nil, load} { // known to the master as published, or not
 		id := fmt.Sprint(account)
 		if first, err := ret(published, id, 60_000, account); err != nil || !first {
 			t.Errorf("of a published job: %v, %v", first, err)

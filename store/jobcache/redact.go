@@ -3,7 +3,7 @@ package jobcache
 import (
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // redacted stands where a secret was.
@@ -11,8 +11,8 @@ const redacted = "[redacted]"
 
 // Redact returns a copy of a publish load without the caller's key, and with passwords and tokens blotted out: in the
 // load, in its kwargs, and in the keyword arguments of its functions. Salt's master writes these to disk in clear.
-func Redact(load wire.Map) wire.Map {
-	out := make(wire.Map, 0, len(load))
+func Redact(load value.Map) value.Map {
+	out := make(value.Map, 0, len(load))
 	for _, p := range load {
 		name, _ := p.Key.(string)
 		if name == "key" {
@@ -31,11 +31,11 @@ func Redact(load wire.Map) wire.Map {
 
 // blot replaces secrets in a map of keyword arguments.
 func blot(v any) any {
-	m, ok := v.(wire.Map)
+	m, ok := v.(value.Map)
 	if !ok {
 		return v
 	}
-	out := make(wire.Map, 0, len(m))
+	out := make(value.Map, 0, len(m))
 	for _, p := range m {
 		name, _ := p.Key.(string)
 		if name == "key" {

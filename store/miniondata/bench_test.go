@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"clustermaster/salt/target"
-	"clustermaster/wire"
+	"clustermaster/value"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -33,12 +33,12 @@ func (s fleetSource) Ask(ctx context.Context, q target.Question, fn func(string,
 }
 
 // grainsOf makes grains of the size that a real minion's have: 60 keys, 4 KB.
-func grainsOf(i int, id string) wire.Map {
+func grainsOf(i int, id string) value.Map {
 	g := m("id", id, "os", []string{"Debian", "Ubuntu", "RedHat"}[i%3], "osrelease", fmt.Sprint(10+i%4), "num_cpus", int64(1<<(i%6)),
 		"roles", []any{fmt.Sprintf("role%d", i%20), "all"}, "ipv4", []any{"127.0.0.1", fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255)},
 		"ip_interfaces", m("eth0", []any{fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255)}, "lo", []any{"127.0.0.1"}), "dc", m("name", fmt.Sprintf("dc%d", i%5), "rack", int64(i%40)))
 	for k := range 52 {
-		g = append(g, wire.Pair{Key: fmt.Sprintf("grain%02d", k), Value: fmt.Sprintf("a value of some length, as grains have them %d/%d", i%7, k)})
+		g = append(g, value.Pair{Key: fmt.Sprintf("grain%02d", k), Value: fmt.Sprintf("a value of some length, as grains have them %d/%d", i%7, k)})
 	}
 	return g
 }
@@ -52,7 +52,7 @@ func (a *masters) fillFleet(b *testing.B) []string {
 		id := fmt.Sprintf("minion%05d.example.net", i)
 		ids[i] = id
 		g.Go(func() error {
-			packed, err := wire.Pack(grainsOf(i, id))
+			packed, err := value.Pack(grainsOf(i, id))
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func (a *masters) fillFleet(b *testing.B) []string {
 			}
 			pillar := m("env", []string{"prod", "test"}[i%2], "apps", m("nginx", m("port", int64(80+i%3))))
 			for k := range 20 {
-				pillar = append(pillar, wire.Pair{Key: fmt.Sprintf("key%02d", k), Value: m("user", "svc", "secret", fmt.Sprintf("some secret text %d of %d", k, i))})
+				pillar = append(pillar, value.Pair{Key: fmt.Sprintf("key%02d", k), Value: m("user", "svc", "secret", fmt.Sprintf("some secret text %d of %d", k, i))})
 			}
 			return d.SetPillar(ctx, id, "", pillar)
 		})

@@ -15,7 +15,7 @@ import (
 	"clustermaster/salt/target"
 	"clustermaster/salt/target/targettest"
 	"clustermaster/store/ringstore"
-	"clustermaster/wire"
+	"clustermaster/value"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -205,7 +205,7 @@ func (a *masters) fill(ctx context.Context, w *targettest.World) {
 	a.t.Helper()
 	for _, id := range w.IDs {
 		if grains, ok := w.Grains[id]; ok {
-			packed, err := wire.Pack(grains)
+			packed, err := value.Pack(grains)
 			if err != nil {
 				a.t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"clustermaster/store/ringstore"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Names of a minion's records; they are on disk.
@@ -92,18 +92,18 @@ func New(store records, log *slog.Logger) *Data {
 func (d *Data) Limit(q Quotas) { d.quotas = q }
 
 // SetGrains keeps a minion's grains, a packed map.
-func (d *Data) SetGrains(ctx context.Context, id string, grains wire.Raw) error {
+func (d *Data) SetGrains(ctx context.Context, id string, grains value.Raw) error {
 	return d.set(ctx, id, grainsName, grains)
 }
 
 // Grains returns a minion's grains; found is false if none are kept.
-func (d *Data) Grains(ctx context.Context, id string) (grains wire.Map, found bool, err error) {
+func (d *Data) Grains(ctx context.Context, id string) (grains value.Map, found bool, err error) {
 	return d.get(ctx, id, grainsName)
 }
 
 // SetPillar keeps a minion's pillar as it was last made for a pillarenv ("" for none).
-func (d *Data) SetPillar(ctx context.Context, id, pillarenv string, pillar wire.Map) error {
-	packed, err := wire.Pack(pillar)
+func (d *Data) SetPillar(ctx context.Context, id, pillarenv string, pillar value.Map) error {
+	packed, err := value.Pack(pillar)
 	if err != nil {
 		return fmt.Errorf("pack pillar of %q: %w", id, err)
 	}
@@ -120,17 +120,17 @@ func (d *Data) SetPillar(ctx context.Context, id, pillarenv string, pillar wire.
 }
 
 // Pillar returns a minion's pillar without a pillarenv; found is false if none is kept.
-func (d *Data) Pillar(ctx context.Context, id string) (pillar wire.Map, found bool, err error) {
+func (d *Data) Pillar(ctx context.Context, id string) (pillar value.Map, found bool, err error) {
 	return d.get(ctx, id, pillarName)
 }
 
 // PillarOf returns a minion's pillar for a pillarenv.
-func (d *Data) PillarOf(ctx context.Context, id, pillarenv string) (pillar wire.Map, found bool, err error) {
+func (d *Data) PillarOf(ctx context.Context, id, pillarenv string) (pillar value.Map, found bool, err error) {
 	return d.get(ctx, id, pillarRecord(pillarenv))
 }
 
 // PillarMade returns a minion's pillar for a pillarenv ("" for none) and when it was stored.
-func (d *Data) PillarMade(ctx context.Context, id, pillarenv string) (pillar wire.Map, at time.Time, found bool, err error) {
+func (d *Data) PillarMade(ctx context.Context, id, pillarenv string) (pillar value.Map, at time.Time, found bool, err error) {
 	if id == "" {
 		return nil, at, false, nil
 	}
@@ -138,7 +138,7 @@ func (d *Data) PillarMade(ctx context.Context, id, pillarenv string) (pillar wir
 	if err != nil || !found {
 		return nil, at, false, err
 	}
-	pillar, err = wire.UnpackMap(r.Value)
+	pillar, err = value.UnpackMap(r.Value)
 	if err != nil {
 		return nil, at, false, fmt.Errorf("decode pillar of %q: %w", id, err)
 	}
@@ -153,7 +153,7 @@ func pillarRecord(env string) string {
 }
 
 // MergeMine lays data over a minion's mine, function by function; with clear the functions that data lacks are removed.
-func (d *Data) MergeMine(ctx context.Context, id string, data wire.Map, clear bool) error {
+func (d *Data) MergeMine(ctx context.Context, id string, data value.Map, clear bool) error {
 	if id == "" {
 		return ErrNoID
 	}
@@ -165,7 +165,7 @@ func (d *Data) MergeMine(ctx context.Context, id string, data wire.Map, clear bo
 			d.log.Debug("mine function whose name is no text; it is left out", "minion", id)
 			continue
 		}
-		packed, err := wire.Pack(p.Value)
+		packed, err := value.Pack(p.Value)
 		if err != nil {
 			return fmt.Errorf("pack mine of %q: %w", id, err)
 		}
@@ -252,7 +252,7 @@ func (d *Data) mineSurelyFits(id string, puts []ringstore.Put) bool {
 }
 
 // Mine returns a minion's mine, sorted by function; nil if it has none.
-func (d *Data) Mine(ctx context.Context, id string) (wire.Map, error) {
+func (d *Data) Mine(ctx context.Context, id string) (value.Map, error) {
 	if id == "" {
 		return nil, nil
 	}
@@ -260,24 +260,24 @@ func (d *Data) Mine(ctx context.Context, id string) (wire.Map, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read mine of %q: %w", id, err)
 	}
-	var mine wire.Map
+	var mine value.Map
 	for _, r := range list {
-		v, err := wire.Unpack(r.Value)
+		v, err := value.Unpack(r.Value)
 		if err != nil {
 			d.log.Warn("mine value does not decode; it is left out", "minion", id, "fun", mineFun(r), "err", err)
 			continue
 		}
-		mine = append(mine, wire.Pair{Key: mineFun(r), Value: v})
+		mine = append(mine, value.Pair{Key: mineFun(r), Value: v})
 	}
 	return mine, nil
 }
 
 // MineValues returns one function's values in the mines of these minions, still packed; those that have none are left out.
-func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[string]wire.Raw, error) {
+func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[string]value.Raw, error) {
 	if len(ids) > readOneByOne {
 		return d.scanMines(ctx, fun, ids)
 	}
-	out := make(map[string]wire.Raw, len(ids))
+	out := make(map[string]value.Raw, len(ids))
 	var mu sync.Mutex // guards out
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readersAtOnce)
@@ -299,12 +299,12 @@ func (d *Data) MineValues(ctx context.Context, fun string, ids []string) (map[st
 }
 
 // scanMines is MineValues by one pass over the records of all minions.
-func (d *Data) scanMines(ctx context.Context, fun string, ids []string) (map[string]wire.Raw, error) {
+func (d *Data) scanMines(ctx context.Context, fun string, ids []string) (map[string]value.Raw, error) {
 	wanted := make(map[string]struct{}, len(ids))
 	for _, id := range ids {
 		wanted[id] = struct{}{}
 	}
-	out := make(map[string]wire.Raw, len(ids))
+	out := make(map[string]value.Raw, len(ids))
 	name := minePrefix + fun
 	cover, err := d.store.Scan(ctx, ringstore.SpaceMinions, name, func(r ringstore.Record) error {
 		if _, is := wanted[r.Place]; is && r.Name == name {
@@ -397,7 +397,7 @@ func (d *Data) set(ctx context.Context, id, name string, packed []byte) error {
 	return nil
 }
 
-func (d *Data) get(ctx context.Context, id, name string) (wire.Map, bool, error) {
+func (d *Data) get(ctx context.Context, id, name string) (value.Map, bool, error) {
 	if id == "" {
 		return nil, false, nil
 	}
@@ -405,7 +405,7 @@ func (d *Data) get(ctx context.Context, id, name string) (wire.Map, bool, error)
 	if err != nil || !found {
 		return nil, false, err
 	}
-	m, err := wire.UnpackMap(r.Value)
+	m, err := value.UnpackMap(r.Value)
 	if err != nil {
 		return nil, false, fmt.Errorf("decode %s of %q: %w", name, id, err)
 	}

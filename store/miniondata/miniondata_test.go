@@ -12,7 +12,7 @@ import (
 	"clustermaster/salt/target"
 	"clustermaster/store/ringstore"
 	"clustermaster/store/ringstore/ringtest"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 var compilers = map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: Questions{}}
@@ -25,17 +25,17 @@ func open(t *testing.T) (*Data, context.Context) {
 	return New(store, nil), ctx
 }
 
-func m(pairs ...any) wire.Map {
-	var out wire.Map
+func m(pairs ...any) value.Map {
+	var out value.Map
 	for i := 0; i < len(pairs); i += 2 {
-		out = append(out, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+		out = append(out, value.Pair{Key: pairs[i], Value: pairs[i+1]})
 	}
 	return out
 }
 
-func raw(t testing.TB, v any) wire.Raw {
+func raw(t testing.TB, v any) value.Raw {
 	t.Helper()
-	b, err := wire.Pack(v)
+	b, err := value.Pack(v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,9 +109,9 @@ func TestMine(t *testing.T) {
 			t.Errorf("%s: %s, want %s", step.name, got, step.want)
 		}
 	}
-	var many wire.Map
+	var many value.Map
 	for i := range 1000 {
-		many = append(many, wire.Pair{Key: fmt.Sprintf("f%04d", i), Value: int64(i)})
+		many = append(many, value.Pair{Key: fmt.Sprintf("f%04d", i), Value: int64(i)})
 	}
 	if err := d.MergeMine(ctx, "web1", many, true); err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestEachAndDrop(t *testing.T) {
 func TestDamagedDataIsLeftOutOrSaid(t *testing.T) {
 	t.Parallel()
 	d, ctx := open(t)
-	if err := d.SetGrains(ctx, "bad", wire.Raw("\xc1")); err != nil {
+	if err := d.SetGrains(ctx, "bad", value.Raw("\xc1")); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.SetGrains(ctx, "good", raw(t, m("a", "b"))); err != nil {
@@ -213,11 +213,11 @@ func TestQuotas(t *testing.T) {
 	t.Parallel()
 	d, ctx := open(t)
 	d.Limit(Quotas{MineBytes: 1000, Pillarenvs: 2})
-	text := func(n int) wire.Map { return wire.Map{{Key: "f", Value: strings.Repeat("x", n)}} }
-	other := wire.Map{{Key: "g", Value: strings.Repeat("x", 700)}}
+	text := func(n int) value.Map { return value.Map{{Key: "f", Value: strings.Repeat("x", n)}} }
+	other := value.Map{{Key: "g", Value: strings.Repeat("x", 700)}}
 	for i, step := range []struct {
 		id    string
-		data  wire.Map
+		data  value.Map
 		clear bool
 		want  error
 	}{
@@ -231,7 +231,7 @@ func TestQuotas(t *testing.T) {
 	if mine, err := d.Mine(ctx, "a"); err != nil || len(mine) != 1 || len(mine.String("f")) != 900 {
 		t.Errorf("mine %v, %v", mine, err)
 	}
-	pillar := wire.Map{{Key: "x", Value: "y"}}
+	pillar := value.Map{{Key: "x", Value: "y"}}
 	for _, step := range []struct {
 		env  string
 		want error
@@ -267,7 +267,7 @@ func TestMineIsRarelyRead(t *testing.T) {
 		data.Limit(Quotas{MineBytes: 320_000})
 	}
 	write := func(d *Data, fun string, n int) error {
-		return d.MergeMine(ctx, "a", wire.Map{{Key: fun, Value: strings.Repeat("x", n)}}, false)
+		return d.MergeMine(ctx, "a", value.Map{{Key: fun, Value: strings.Repeat("x", n)}}, false)
 	}
 	for i := range 200 {
 		if err := write(d, "same", 890); err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"clustermaster/salt/target"
 	"clustermaster/store/ringstore"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Ask puts what a target asks of grains and pillar (without a pillarenv) to the masters that own the minions' records. It calls fn,
@@ -51,8 +51,8 @@ func (Questions) Compile(question []byte) (ringstore.Judge, error) {
 }
 
 // Parts finds the values of keys in packed grains or a packed pillar.
-func (Questions) Parts(value []byte, keys map[string]int, parts []ringstore.Part) error {
-	return target.Parts(wire.Raw(value), keys, func(i int, part wire.Raw) {
+func (Questions) Parts(val []byte, keys map[string]int, parts []ringstore.Part) error {
+	return target.Parts(value.Raw(val), keys, func(i int, part value.Raw) {
 		parts[i] = ringstore.Part{Text: string(part), Found: true}
 	})
 }

@@ -17,10 +17,9 @@ import (
 	"time"
 
 	"clustermaster/internal/answers"
-	"clustermaster/internal/pytext"
 	"clustermaster/internal/yaml11"
 	"clustermaster/test/e2e"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // applied are the state files that orchestrations have minions apply, and what they need.
@@ -63,8 +62,8 @@ func orchestrations(t *testing.T) []orchestration {
 		t.Fatal(err)
 	}
 	var out []orchestration
-	for _, c := range yaml11.ToWire(v).([]any) {
-		m := c.(wire.Map)
+	for _, c := range v.([]any) {
+		m := c.(value.Map)
 		words := func(key string) (list []string) {
 			v, _ := m.Get(key)
 			given, _ := v.([]any)
@@ -75,7 +74,7 @@ func orchestrations(t *testing.T) []orchestration {
 		}
 		grains, _ := m.Get("grains")
 		fires, _ := m.Get("fires")
-		event, _ := fires.(wire.Map)
+		event, _ := fires.(value.Map)
 		out = append(out, orchestration{
 			name: m.String("name"), file: strings.ReplaceAll(strings.ReplaceAll(m.String("name"), " ", "_"), "'", ""), sls: m.String("sls"), args: words("args"), unlike: words("unlike"),
 			grains: grains == true, tag: event.String("tag"), data: event.String("data"),
@@ -281,21 +280,21 @@ func (s *side) orchestrate(t *testing.T, o orchestration, jid, site string, even
 		t.Errorf("%s: %v\n%v", s.kind, err, r)
 		return out
 	}
-	doc := yaml11.ToWire(v).(wire.Map)
+	doc := v.(value.Map)
 	data, _ := doc.Get("data")
-	for _, p := range data.(wire.Map) {
-		states, ok := p.Value.(wire.Map)
+	for _, p := range data.(value.Map) {
+		states, ok := p.Value.(value.Map)
 		if !ok {
-			out.Rest = mask(pytext.Repr(p.Value))
+			out.Rest = mask(value.Repr(p.Value))
 			continue
 		}
 		for _, st := range states {
-			tag := mask(pytext.Str(st.Key))
+			tag := mask(value.Str(st.Key))
 			out.Tags = append(out.Tags, tag)
 			out.States[tag] = mask(asJSON(byMinion(st.Value)))
 		}
 	}
-	slices.Sort(out.Tags) // wire.Map keeps the order; the order of states is the compiler's to prove
+	slices.Sort(out.Tags) // value.Map keeps the order; the order of states is the compiler's to prove
 	out.Rest += fmt.Sprintf(" exit %d %s", r.code, mask(asJSON(doc.Without("data"))))
 	for _, line := range events.until(t, "salt/run/"+jid+"/ret") {
 		if e := eventLine(line, jid); e != "" {
@@ -313,7 +312,7 @@ func eventLine(line, jid string) string {
 	if err != nil {
 		return tag + " " + err.Error()
 	}
-	data, _ := yaml11.ToWire(v).(wire.Map)
+	data, _ := v.(value.Map)
 	parts := strings.Split(tag, "/")
 	switch {
 	case tag == "salt/run/"+jid+"/ret":
@@ -334,15 +333,15 @@ func eventLine(line, jid string) string {
 // byMinion sorts what has ids of minions for keys, and lists of them: they come as they come.
 func byMinion(v any) any {
 	switch v := v.(type) {
-	case wire.Map:
-		out := make(wire.Map, len(v))
+	case value.Map:
+		out := make(value.Map, len(v))
 		ids := len(v) > 0
 		for i, p := range v {
-			out[i] = wire.Pair{Key: p.Key, Value: byMinion(p.Value)}
+			out[i] = value.Pair{Key: p.Key, Value: byMinion(p.Value)}
 			ids = ids && isMinion(p.Key)
 		}
 		if ids {
-			slices.SortFunc(out, func(a, b wire.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
+			slices.SortFunc(out, func(a, b value.Pair) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
 		}
 		return out
 	case []any:
@@ -366,7 +365,7 @@ func isMinion(v any) bool {
 }
 
 func asJSON(v any) string {
-	text, err := pytext.JSON(v, pytext.JSONStyle{Indent: -1})
+	text, err := value.JSON(v, value.JSONStyle{Indent: -1})
 	if err != nil {
 		b, _ := json.Marshal(fmt.Sprint(v, err))
 		return string(b)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermaster/test/e2e"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -254,9 +255,9 @@ func testSHA224(t *testing.T, m *subject) {
 	if err := c.auth(t); err != nil || !c.got.Accepted || show(t, c.reply) != formToken {
 		t.Fatalf("%v, %s", err, show(t, c.reply))
 	}
-	outer := unpack(t, c.reply).(wire.Map)
+	outer := unpack(t, c.reply).(value.Map)
 	load := outer.Bytes("load")
-	inner := unpack(t, load).(wire.Map)
+	inner := unpack(t, load).(value.Map)
 	for _, field := range []string{"aes", "session", "token"} {
 		if _, err := c.Key.Decrypt(wire.EncSHA1, inner.Bytes(field)); err == nil {
 			t.Errorf("%s decrypts with SHA-1 too", field)

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"clustermaster/test/e2e"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
 // first offers a key and returns the answer: "accept" or what stands in ret.
-func (m *subject) first(t testing.TB, id string, edit ...func(wire.Map) wire.Map) any {
+func (m *subject) first(t testing.TB, id string, edit ...func(value.Map) value.Map) any {
 	t.Helper()
 	c := m.newClient(t, id, 3)
 	if err := c.auth(t, edit...); err != nil {
@@ -91,12 +92,12 @@ func testAutosignGrains(t *testing.T, m *subject) {
 		grains any
 		want   any
 	}{
-		"match":         {wire.Map{{Key: "role", Value: "db"}}, "accept"},
-		"no match":      {wire.Map{{Key: "role", Value: "mail"}}, true},
-		"other grain":   {wire.Map{{Key: "rank", Value: "web"}}, true},
-		"comment":       {wire.Map{{Key: "role", Value: "# allowed roles"}}, true},
-		"path as grain": {wire.Map{{Key: "../autosign.conf", Value: "ok-*"}}, true},
-		"none":          {wire.Map{}, true},
+		"match":         {value.Map{{Key: "role", Value: "db"}}, "accept"},
+		"no match":      {value.Map{{Key: "role", Value: "mail"}}, true},
+		"other grain":   {value.Map{{Key: "rank", Value: "web"}}, true},
+		"comment":       {value.Map{{Key: "role", Value: "# allowed roles"}}, true},
+		"path as grain": {value.Map{{Key: "../autosign.conf", Value: "ok-*"}}, true},
+		"none":          {value.Map{}, true},
 	} {
 		id := "grains-" + newNonce(t)[:6]
 		if got := m.first(t, id, with("autosign_grains", tt.grains)); got != tt.want {
@@ -135,7 +136,7 @@ func testMaxMinions(t *testing.T, m *subject) {
 	subscribeFrom(t, net.ParseIP(from), m.Addr, "")
 	for _, id := range []string{"ok-44-1", "ok-44-2"} {
 		c := m.signIn(t, id, 3)
-		m.send(t, c.seal(t, c.pillarLoad(t).Set("grains", wire.Map{{Key: "ipv4", Value: []any{from}}, {Key: "id", Value: id}})))
+		m.send(t, c.seal(t, c.pillarLoad(t).Set("grains", value.Map{{Key: "ipv4", Value: []any{from}}, {Key: "id", Value: id}})))
 	}
 	c := m.newClient(t, "ok-44-3", 3)
 	c.AuthRequest.Master = m.key

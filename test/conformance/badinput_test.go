@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"clustermaster/test/e2e"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // target is the master of testBadInput: nobody else talks to it, so its counters and its log are about that alone.
@@ -28,7 +28,7 @@ func testBadInput(t *testing.T, m *subject) {
 	honest := m.signIn(t, "ok-honest", 3)
 	other := m.signIn(t, "ok-other", 3)
 	events := listen(t, t, m)
-	key := func(load wire.Map) []byte { return honest.seal(t, load) }
+	key := func(load value.Map) []byte { return honest.seal(t, load) }
 	files, keys, mark := m.tree(t), keyList(t, m), events.mark()
 	counters := m.counters(t)
 
@@ -48,17 +48,17 @@ func testBadInput(t *testing.T, m *subject) {
 		{"routing", func() []byte { return []byte{0xc1} }, routing},
 		{"no_envelope", func() []byte { return pack(t, []any{1, "x"}) }, badLoad},
 		{"unknown_id", func() []byte {
-			return pack(t, append(envelope("aes", 3, bytes.Repeat([]byte{7}, 96)), wire.Pair{Key: "id", Value: "claimed"}))
+			return pack(t, append(envelope("aes", 3, bytes.Repeat([]byte{7}, 96)), value.Pair{Key: "id", Value: "claimed"}))
 		}, badLoad},
 		{"session_key", func() []byte { return honest.seal(t, honest.load(t, "_pillar"), with("id", other.ID)) }, badLoad},
 		{"id_mismatch", func() []byte { return key(honest.load(t, "_pillar").Set("id", other.ID)) }, badLoad},
 		{"token", func() []byte { return key(honest.load(t, "_pillar").Set("tok", otherToken(t))) }, badLoad},
 		{"ttl", func() []byte { return key(honest.load(t, "_pillar").Set("ts", time.Now().Unix()-3600)) }, badLoad},
-		{"minimum_version", func() []byte { return pack(t, envelope("clear", 2, wire.Map{{Key: "cmd", Value: "_auth"}})) }, badLoad},
-		{"clear_command", func() []byte { return pack(t, envelope("clear", 3, wire.Map{{Key: "cmd", Value: "nosuch"}})) }, "{}"},
+		{"minimum_version", func() []byte { return pack(t, envelope("clear", 2, value.Map{{Key: "cmd", Value: "_auth"}})) }, badLoad},
+		{"clear_command", func() []byte { return pack(t, envelope("clear", 3, value.Map{{Key: "cmd", Value: "nosuch"}})) }, "{}"},
 		{"unknown_command", func() []byte { return key(honest.load(t, "__init__")) }, sealedNil},
 		{"auth_pub", func() []byte {
-			return pack(t, envelope("clear", 3, wire.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "claimed"}}))
+			return pack(t, envelope("clear", 3, value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "claimed"}}))
 		}, badLoad},
 	} {
 		for range times {
@@ -164,8 +164,8 @@ func (m *subject) counters(t testing.TB) map[string]int {
 	values := map[string]int{}
 	for line := range strings.Lines(string(text)) {
 		var n int
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if _, err := fmt.Sscan(value, &n); err == nil {
+		name, val, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if _, err := fmt.Sscan(val, &n); err == nil {
 			values[strings.TrimPrefix(name, "clustermaster_")] = n
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"clustermaster/test/e2e"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // clearOptions let users order on the request port. Salt's master writes keys for users that the system does not know only without
@@ -54,7 +54,7 @@ token_expire_user_override: {auto: [alice]}
 // An ordered is one order that goes to both masters.
 type ordered struct {
 	name string
-	load wire.Map
+	load value.Map
 	// ours is what ours says and does where that differs on purpose; the reasons stand in docs/differences.md.
 	ours string
 	// ret says that the call's ret event is waited for. In the silent ones Salt's dies without it.
@@ -87,10 +87,10 @@ func (m *subject) hasKey(user string) error {
 func (m *subject) filled(t *testing.T, v any) any {
 	t.Helper()
 	switch v := v.(type) {
-	case wire.Map:
-		out := make(wire.Map, len(v))
+	case value.Map:
+		out := make(value.Map, len(v))
 		for i, p := range v {
-			out[i] = wire.Pair{Key: p.Key, Value: m.filled(t, p.Value)}
+			out[i] = value.Pair{Key: p.Key, Value: m.filled(t, p.Value)}
 		}
 		return out
 	case string:
@@ -101,7 +101,7 @@ func (m *subject) filled(t *testing.T, v any) any {
 			return string(readFile(t, m.path("cache", "."+user+"_key")))
 		}
 		if user, is := strings.CutPrefix(v, "TOKEN:"); is {
-			token, _ := unpack(t, m.clear(t, 3, dict("cmd", "mk_token", "eauth", "auto", "username", user, "password", "pw-secret"))).(wire.Map)
+			token, _ := unpack(t, m.clear(t, 3, dict("cmd", "mk_token", "eauth", "auto", "username", user, "password", "pw-secret"))).(value.Map)
 			if token.String("token") == "" {
 				t.Fatalf("%s: no token for %s", m.kind, user)
 			}
@@ -127,7 +127,7 @@ func (m *subject) outcome(t *testing.T, o ordered) string {
 	mark := m.events.mark()
 	reply := unpack(t, m.clear(t, 3, load))
 	if o.ret && !(o.silent && m.salt()) { // a call runs on after the reply
-		if r, ok := reply.(wire.Map); ok && r.String("tag") != "" {
+		if r, ok := reply.(value.Map); ok && r.String("tag") != "" {
 			_, _ = m.events.find(mark, 20*time.Second, func(h happening) bool { return h.Tag == r.String("tag")+"/ret" })
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermaster/test/e2e"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -67,18 +68,18 @@ external_auth: {auto: {alice: ['test.*', '@runner', '@wheel']}}
 	at := func(m *e2e.Master) *subject { return &subject{Master: m, kind: ours, cfg: "orders"} }
 	balancer := &subject{Master: &e2e.Master{Addr: c.Base.Balancer()}, kind: ours}
 	web := at(c.Masters[0]).signIn(t, "web-a", 3)
-	ask := func(m *subject, load wire.Map) wire.Map {
+	ask := func(m *subject, load value.Map) value.Map {
 		t.Helper()
-		reply, ok := unpack(t, m.clear(t, 3, load)).(wire.Map)
+		reply, ok := unpack(t, m.clear(t, 3, load)).(value.Map)
 		if !ok {
 			t.Fatalf("%s: no map", m.Addr)
 		}
 		return reply
 	}
-	ordered := func(m *subject, load wire.Map) string {
+	ordered := func(m *subject, load value.Map) string {
 		t.Helper()
 		inner, _ := ask(m, load).Get("load")
-		l, _ := inner.(wire.Map)
+		l, _ := inner.(value.Map)
 		return l.String("jid")
 	}
 	good := func(key, user string, doors ...*subject) {

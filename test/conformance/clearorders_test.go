@@ -4,11 +4,11 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // setIn returns a load with other values of some keys; absent takes a key out.
-func setIn(load wire.Map, pairs ...any) wire.Map {
+func setIn(load value.Map, pairs ...any) value.Map {
 	load = slices.Clone(load)
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] == absent {
@@ -23,27 +23,27 @@ func setIn(load wire.Map, pairs ...any) wire.Map {
 const absent = "\x00absent"
 
 // jobOf is what `salt web-a test.ping` of 3008 sends, changed.
-func jobOf(pairs ...any) wire.Map {
+func jobOf(pairs ...any) value.Map {
 	return setIn(dict("cmd", "publish", "tgt", "web-a", "fun", "test.ping", "arg", []any{}, "key", "KEY:root", "tgt_type", "glob", "ret", "", "jid", "",
 		"kwargs", dict("show_timeout", true, "show_jid", false, "delimiter", ":"), "user", "root"), pairs...)
 }
 
 // as are the pairs that make a publish of somebody with a key.
-func as(user, keyOf string, pairs ...any) wire.Map {
+func as(user, keyOf string, pairs ...any) value.Map {
 	return jobOf(append([]any{"user", user, "key", "KEY:" + keyOf}, pairs...)...)
 }
 
 // with eauth or a token the credentials lie in kwargs, and the key is not there.
-func byEauth(user string, pairs ...any) wire.Map {
+func byEauth(user string, pairs ...any) value.Map {
 	return jobOf(append([]any{"key", absent, "user", "mallory", "kwargs", dict("eauth", "auto", "username", user, "password", "pw-secret")}, pairs...)...)
 }
 
-func byToken(user string, pairs ...any) wire.Map {
+func byToken(user string, pairs ...any) value.Map {
 	return jobOf(append([]any{"key", absent, "user", "mallory", "kwargs", dict("token", "TOKEN:"+user)}, pairs...)...)
 }
 
 func keyOrders() []ordered {
-	kwargs := func(pairs ...any) wire.Map { return jobOf("kwargs", dict(pairs...)) }
+	kwargs := func(pairs ...any) value.Map { return jobOf("kwargs", dict(pairs...)) }
 	const denied = `{error: {message: Authentication error occurred., name: AuthenticationError}}`
 	return []ordered{
 		{name: "root", load: jobOf()},
@@ -169,10 +169,10 @@ salt/wheel/JID/ret {"fun":"wheel.key.list_all","fun_args":[],"jid":"JID","return
 }
 
 func runOrders() []ordered {
-	runner := func(pairs ...any) wire.Map {
+	runner := func(pairs ...any) value.Map {
 		return setIn(dict("cmd", "runner", "fun", "test.arg", "kwarg", dict("arg", []any{"abc"}, "kwarg", dict("k", "v")), "user", "root", "key", "KEY:root"), pairs...)
 	}
-	wheel := func(pairs ...any) wire.Map {
+	wheel := func(pairs ...any) value.Map {
 		return setIn(dict("cmd", "wheel", "fun", "key.list_all", "user", "root", "key", "KEY:root"), pairs...)
 	}
 	return []ordered{
@@ -209,17 +209,17 @@ salt/run/JID/ret {"fun":"test.metasyntactic","fun_args":[{"locality":"us","nosuc
 
 func eauthOrders() []ordered {
 	// with has the credentials at top level, as runner and wheel have them.
-	eauth := func(cmd, user, fun string, pairs ...any) wire.Map {
+	eauth := func(cmd, user, fun string, pairs ...any) value.Map {
 		return setIn(dict("cmd", cmd, "fun", fun, "eauth", "auto", "username", user, "password", "pw-secret"), pairs...)
 	}
-	token := func(cmd, user, fun string, pairs ...any) wire.Map {
+	token := func(cmd, user, fun string, pairs ...any) value.Map {
 		return setIn(dict("cmd", cmd, "fun", fun, "token", "TOKEN:"+user), pairs...)
 	}
-	both := func(args []any, kwargs wire.Map) wire.Map { return dict("arg", args, "kwarg", kwargs) }
+	both := func(args []any, kwargs value.Map) value.Map { return dict("arg", args, "kwarg", kwargs) }
 	var out []ordered
 	for _, by := range []struct {
 		name string
-		make func(user string, pairs ...any) wire.Map
+		make func(user string, pairs ...any) value.Map
 	}{{"eauth", byEauth}, {"token", byToken}} {
 		out = append(out, []ordered{
 			{name: by.name + ": what alice may", load: by.make("alice")},
@@ -241,7 +241,7 @@ func eauthOrders() []ordered {
 	}
 	for _, by := range []struct {
 		name string
-		make func(cmd, user, fun string, pairs ...any) wire.Map
+		make func(cmd, user, fun string, pairs ...any) value.Map
 	}{{"eauth", eauth}, {"token", token}} {
 		out = append(out, []ordered{
 			{name: by.name + ": runner of bob", load: by.make("runner", "bob", "test.arg", "kwarg", both([]any{"x"}, dict("k", "v"))), ret: true},

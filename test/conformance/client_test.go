@@ -13,6 +13,7 @@ import (
 
 	"clustermaster/test/e2e"
 	transport "clustermaster/transport/minion"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -50,10 +51,10 @@ func (m *subject) clear(t testing.TB, version, load any) []byte {
 }
 
 // envelope is the outer map of a request; a version of nil is left out.
-func envelope(enc string, version, load any) wire.Map {
-	e := wire.Map{{Key: "enc", Value: enc}, {Key: "load", Value: load}}
+func envelope(enc string, version, load any) value.Map {
+	e := value.Map{{Key: "enc", Value: enc}, {Key: "load", Value: load}}
 	if version != nil {
-		e = append(e, wire.Pair{Key: "version", Value: version})
+		e = append(e, value.Pair{Key: "version", Value: version})
 	}
 	return e
 }
@@ -116,7 +117,7 @@ func (m *subject) newClient(t testing.TB, id string, version int) *client {
 }
 
 // auth sends the sign-in, changed by edit, and has the answer judged as the release with that version does.
-func (c *client) auth(t testing.TB, edit ...func(load wire.Map) wire.Map) error {
+func (c *client) auth(t testing.TB, edit ...func(load value.Map) value.Map) error {
 	t.Helper()
 	c.Nonce = newNonce(t)
 	packed, err := c.Pack()
@@ -124,10 +125,10 @@ func (c *client) auth(t testing.TB, edit ...func(load wire.Map) wire.Map) error 
 		t.Fatal(err)
 	}
 	if len(edit) > 0 {
-		outer := unpack(t, packed).(wire.Map)
+		outer := unpack(t, packed).(value.Map)
 		load, _ := outer.Get("load")
 		for _, f := range edit {
-			load = f(load.(wire.Map))
+			load = f(load.(value.Map))
 		}
 		packed = pack(t, outer.Set("load", load))
 	}
@@ -159,9 +160,9 @@ func (c *client) crypt() *wire.Crypticle {
 }
 
 // load completes a command's load with what the channel adds.
-func (c *client) load(t testing.TB, cmd string, more ...wire.Pair) wire.Map {
+func (c *client) load(t testing.TB, cmd string, more ...value.Pair) value.Map {
 	t.Helper()
-	m := append(wire.Map{{Key: "cmd", Value: cmd}}, more...)
+	m := append(value.Map{{Key: "cmd", Value: cmd}}, more...)
 	if c.Version > 1 {
 		m = m.Set("nonce", newNonce(t))
 	}
@@ -171,15 +172,15 @@ func (c *client) load(t testing.TB, cmd string, more ...wire.Pair) wire.Map {
 	return m
 }
 
-func pair(key string, v any) wire.Pair { return wire.Pair{Key: key, Value: v} }
+func pair(key string, v any) value.Pair { return value.Pair{Key: key, Value: v} }
 
 // seal packs a complete load, which may be any value, as a request.
-func (c *client) seal(t testing.TB, load any, edit ...func(outer wire.Map) wire.Map) []byte {
+func (c *client) seal(t testing.TB, load any, edit ...func(outer value.Map) value.Map) []byte {
 	t.Helper()
 	return c.sealWith(t, c.crypt(), load, edit...)
 }
 
-func (c *client) sealWith(t testing.TB, key *wire.Crypticle, load any, edit ...func(outer wire.Map) wire.Map) []byte {
+func (c *client) sealWith(t testing.TB, key *wire.Crypticle, load any, edit ...func(outer value.Map) value.Map) []byte {
 	t.Helper()
 	sealed, err := key.Seal(pack(t, load), "")
 	if err != nil {
@@ -187,7 +188,7 @@ func (c *client) sealWith(t testing.TB, key *wire.Crypticle, load any, edit ...f
 	}
 	outer := envelope("aes", c.Version, sealed)
 	if c.Version > 2 {
-		outer = append(outer, wire.Pair{Key: "id", Value: c.ID}, wire.Pair{Key: "enc_algo", Value: c.EncAlgo}, wire.Pair{Key: "sig_algo", Value: c.SigAlgo})
+		outer = append(outer, value.Pair{Key: "id", Value: c.ID}, value.Pair{Key: "enc_algo", Value: c.EncAlgo}, value.Pair{Key: "sig_algo", Value: c.SigAlgo})
 	}
 	for _, f := range edit {
 		outer = f(outer)
@@ -196,7 +197,7 @@ func (c *client) sealWith(t testing.TB, key *wire.Crypticle, load any, edit ...f
 }
 
 // open opens the sealed reply to a load, which tells the nonce.
-func (c *client) open(reply []byte, load wire.Map) (any, error) {
+func (c *client) open(reply []byte, load value.Map) (any, error) {
 	var n string
 	if c.Version > 1 {
 		n = load.String("nonce")
@@ -209,7 +210,7 @@ func (c *client) open(reply []byte, load wire.Map) (any, error) {
 }
 
 // request makes a request that must be served and returns the value of the reply.
-func (c *client) request(t testing.TB, cmd string, more ...wire.Pair) any {
+func (c *client) request(t testing.TB, cmd string, more ...value.Pair) any {
 	t.Helper()
 	load := c.load(t, cmd, more...)
 	reply := c.m.send(t, c.seal(t, load))
@@ -221,11 +222,11 @@ func (c *client) request(t testing.TB, cmd string, more ...wire.Pair) any {
 }
 
 // pillarLoad is what a minion sends for its pillar.
-func (c *client) pillarLoad(t testing.TB) wire.Map {
+func (c *client) pillarLoad(t testing.TB) value.Map {
 	t.Helper()
-	return c.load(t, "_pillar", wire.Pair{Key: "id", Value: c.ID}, wire.Pair{Key: "grains", Value: wire.Map{{Key: "os", Value: "Debian"}, {Key: "ipv4", Value: []any{c.m.Addr}}}},
-		wire.Pair{Key: "saltenv", Value: nil}, wire.Pair{Key: "pillarenv", Value: nil}, wire.Pair{Key: "pillar_override", Value: wire.Map{}},
-		wire.Pair{Key: "extra_minion_data", Value: wire.Map{}}, wire.Pair{Key: "ver", Value: "2"}, wire.Pair{Key: "tok", Value: c.tok})
+	return c.load(t, "_pillar", value.Pair{Key: "id", Value: c.ID}, value.Pair{Key: "grains", Value: value.Map{{Key: "os", Value: "Debian"}, {Key: "ipv4", Value: []any{c.m.Addr}}}},
+		value.Pair{Key: "saltenv", Value: nil}, value.Pair{Key: "pillarenv", Value: nil}, value.Pair{Key: "pillar_override", Value: value.Map{}},
+		value.Pair{Key: "extra_minion_data", Value: value.Map{}}, value.Pair{Key: "ver", Value: "2"}, value.Pair{Key: "tok", Value: c.tok})
 }
 
 // sender is what wire needs to judge private replies.
@@ -234,12 +235,12 @@ func (c *client) sender() wire.Sender {
 }
 
 // with sets a key, without takes keys away, in a map that is being edited.
-func with(key string, v any) func(wire.Map) wire.Map {
-	return func(m wire.Map) wire.Map { return slices.Clone(m).Set(key, v) }
+func with(key string, v any) func(value.Map) value.Map {
+	return func(m value.Map) value.Map { return slices.Clone(m).Set(key, v) }
 }
 
-func without(keys ...string) func(wire.Map) wire.Map {
-	return func(m wire.Map) wire.Map { return m.Without(keys...) }
+func without(keys ...string) func(value.Map) value.Map {
+	return func(m value.Map) value.Map { return m.Without(keys...) }
 }
 
 // subscriber hears a master's publications.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -31,11 +32,11 @@ func testRefusals(t *testing.T, m *subject) {
 	load2, load3 := c2.load(t, "_unknown"), c3.load(t, "_unknown")
 	good := c3.seal(t, load3)
 	clearOf := func(load any) []byte { return pack(t, envelope("clear", 3, load)) }
-	auth := func(edit func(wire.Map) wire.Map) []byte {
-		return clearOf(edit(wire.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "ok-refused-3"}, {Key: "nonce", Value: newNonce(t)}, {Key: "pub", Value: c3.Key.Public().Text()}}))
+	auth := func(edit func(value.Map) value.Map) []byte {
+		return clearOf(edit(value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "ok-refused-3"}, {Key: "nonce", Value: newNonce(t)}, {Key: "pub", Value: c3.Key.Public().Text()}}))
 	}
-	sealed := func(edit func(wire.Map) wire.Map) []byte { return c3.seal(t, edit(load3)) }
-	outer := func(edit func(wire.Map) wire.Map) []byte { return c3.seal(t, load3, edit) }
+	sealed := func(edit func(value.Map) value.Map) []byte { return c3.seal(t, edit(load3)) }
+	outer := func(edit func(value.Map) value.Map) []byte { return c3.seal(t, load3, edit) }
 	for _, tt := range []struct {
 		name    string
 		payload []byte
@@ -51,35 +52,35 @@ func testRefusals(t *testing.T, m *subject) {
 		{"text", pack(t, "hello"), badLoad, ""},
 		{"nil", pack(t, nil), badLoad, ""},
 		{"array", pack(t, []any{1, 2}), badLoad, ""},
-		{"empty map", pack(t, wire.Map{}), badLoad, ""},
-		{"no load", pack(t, wire.Map{{Key: "enc", Value: "clear"}}), badLoad, ""},
-		{"no enc", pack(t, wire.Map{{Key: "load", Value: wire.Map{}}}), badLoad, ""},
+		{"empty map", pack(t, value.Map{}), badLoad, ""},
+		{"no load", pack(t, value.Map{{Key: "enc", Value: "clear"}}), badLoad, ""},
+		{"no enc", pack(t, value.Map{{Key: "load", Value: value.Map{}}}), badLoad, ""},
 		{"clear, load an array", clearOf([]any{1}), notAMap, ""},
 		{"clear, load a text", clearOf("hello"), notAMap, ""},
 		{"clear, load nil", clearOf(nil), notAMap, ""},
-		{"clear, id with NUL", clearOf(wire.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "a\x00b"}}), "bad load: id contains a null byte", ""},
-		{"clear, id a number", clearOf(wire.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: 5}}), "bad load: id 5 is not a string", ""},
-		{"clear, unknown command", clearOf(wire.Map{{Key: "cmd", Value: "nosuch"}}), "{}", ""},
-		{"clear, no command", clearOf(wire.Map{{Key: "a", Value: 1}}), "{}", ""},
-		{"clear, private command", clearOf(wire.Map{{Key: "cmd", Value: "__init__"}}), "{}", ""},
-		{"clear, aes command", clearOf(wire.Map{{Key: "cmd", Value: "_return"}}), "{}", ""},
-		{"clear ping", clearOf(wire.Map{{Key: "cmd", Value: "ping"}, {Key: "x", Value: []any{1, "y"}}}), "{cmd: ping, x: [1, y]}", ""},
-		{"clear publish", clearOf(wire.Map{{Key: "cmd", Value: "publish"}, {Key: "tgt", Value: "*"}, {Key: "fun", Value: "test.ping"}, {Key: "user", Value: "root"}, {Key: "key", Value: "x"}}),
+		{"clear, id with NUL", clearOf(value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "a\x00b"}}), "bad load: id contains a null byte", ""},
+		{"clear, id a number", clearOf(value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: 5}}), "bad load: id 5 is not a string", ""},
+		{"clear, unknown command", clearOf(value.Map{{Key: "cmd", Value: "nosuch"}}), "{}", ""},
+		{"clear, no command", clearOf(value.Map{{Key: "a", Value: 1}}), "{}", ""},
+		{"clear, private command", clearOf(value.Map{{Key: "cmd", Value: "__init__"}}), "{}", ""},
+		{"clear, aes command", clearOf(value.Map{{Key: "cmd", Value: "_return"}}), "{}", ""},
+		{"clear ping", clearOf(value.Map{{Key: "cmd", Value: "ping"}, {Key: "x", Value: []any{1, "y"}}}), "{cmd: ping, x: [1, y]}", ""},
+		{"clear publish", clearOf(value.Map{{Key: "cmd", Value: "publish"}, {Key: "tgt", Value: "*"}, {Key: "fun", Value: "test.ping"}, {Key: "user", Value: "root"}, {Key: "key", Value: "x"}}),
 			"{error: {name: AuthenticationError, message: Authentication error occurred.}}", ""},
-		{"enc foo", pack(t, envelope("foo", 3, wire.Map{{Key: "cmd", Value: "ping"}})), failed, ""},
+		{"enc foo", pack(t, envelope("foo", 3, value.Map{{Key: "cmd", Value: "ping"}})), failed, ""},
 		{"enc pub", pack(t, envelope("pub", 3, []byte("\x00\xff"))), notAMap, ""},
 		{"v3 unknown id", outer(with("id", "nosuch-25")), badLoad, ""},
 		{"v3 no id", outer(without("id")), badLoad, ""},
 		{"v3 bad id", outer(with("id", "../x")), badLoad, ""},
 		{"v3 short", outer(with("load", "abc")), badLoad, ""},
 		{"v3 garbage", outer(with("load", bytes.Repeat([]byte{0xa5}, 160))), badLoad, ""},
-		{"v3 one bit of the id's own", outer(func(o wire.Map) wire.Map {
+		{"v3 one bit of the id's own", outer(func(o value.Map) value.Map {
 			b := bytes.Clone(o.Bytes("load"))
 			b[20] ^= 1
 			return o.Set("load", b)
 		}), badLoad, ""},
 		{"v2 garbage", pack(t, envelope("aes", 2, bytes.Repeat([]byte{0xa5}, 160))), badLoad, ""},
-		{"v2 sealed with the session key", c3.sealWith(t, wire.NewCrypticle(c3.got.Session), load2, func(wire.Map) wire.Map { return nil }, func(wire.Map) wire.Map {
+		{"v2 sealed with the session key", c3.sealWith(t, wire.NewCrypticle(c3.got.Session), load2, func(value.Map) value.Map { return nil }, func(value.Map) value.Map {
 			s, err := wire.NewCrypticle(c3.got.Session).Seal(pack(t, load2), "")
 			if err != nil {
 				t.Fatal(err)
@@ -105,7 +106,7 @@ func testRefusals(t *testing.T, m *subject) {
 		{"_auth without id", auth(without("id")), failed, badLoad},
 		{"_auth without pub", auth(without("pub")), failed, badLoad},
 		{"_auth without nonce", auth(without("nonce")), failed, badLoad},
-		{"version nil", pack(t, append(envelope("clear", nil, wire.Map{{Key: "cmd", Value: "ping"}}), wire.Pair{Key: "version", Value: nil})), noAnswer, "{cmd: ping}"},
+		{"version nil", pack(t, append(envelope("clear", nil, value.Map{{Key: "cmd", Value: "ping"}}), value.Pair{Key: "version", Value: nil})), noAnswer, "{cmd: ping}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			want := tt.want
@@ -118,7 +119,7 @@ func testRefusals(t *testing.T, m *subject) {
 			if got := show(t, m.send(t, tt.payload)); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
-			if got := show(t, m.clear(t, 3, wire.Map{{Key: "cmd", Value: "ping"}})); got != "{cmd: ping}" {
+			if got := show(t, m.clear(t, 3, value.Map{{Key: "cmd", Value: "ping"}})); got != "{cmd: ping}" {
 				t.Errorf("the next request got %s", got)
 			}
 		})
@@ -153,7 +154,7 @@ func testVersions(t *testing.T, m *subject) {
 		{"missing", nil, unsigned}, {"0", 0, unsigned}, {"1", 1, unsigned}, {"2", 2, signed}, {"3", 3, signed}, {"9", 9, signed},
 		{"text 3", "3", signed}, {"text abc", "abc", unsigned},
 	} {
-		load := wire.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "no-version"}, {Key: "pub", Value: keyNumber(t, 0).Public().Text()}, {Key: "nonce", Value: newNonce(t)}}
+		load := value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "no-version"}, {Key: "pub", Value: keyNumber(t, 0).Public().Text()}, {Key: "nonce", Value: newNonce(t)}}
 		if got := show(t, m.clear(t, tt.version, load)); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
@@ -168,7 +169,7 @@ func testVersions(t *testing.T, m *subject) {
 	if m.salt() { // its worker would be lost
 		return
 	}
-	null := append(envelope("clear", nil, wire.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "no-version"}, {Key: "pub", Value: keyNumber(t, 0).Public().Text()}}), wire.Pair{Key: "version", Value: nil})
+	null := append(envelope("clear", nil, value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "no-version"}, {Key: "pub", Value: keyNumber(t, 0).Public().Text()}}), value.Pair{Key: "version", Value: nil})
 	if got := show(t, m.send(t, pack(t, null))); got != unsigned {
 		t.Errorf("nil: got %s, want %s", got, unsigned)
 	}
@@ -179,12 +180,12 @@ func testMinimumVersion(t *testing.T, m *subject) {
 	c := m.signIn(t, "ok-minimum", 3)
 	for _, version := range []any{nil, 0, 1, 2} {
 		for name, payload := range map[string][]byte{
-			"_auth": pack(t, envelope("clear", version, wire.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "ok-minimum"}, {Key: "pub", Value: c.Key.Public().Text()}, {Key: "nonce", Value: newNonce(t)}})),
-			"ping":  pack(t, envelope("clear", version, wire.Map{{Key: "cmd", Value: "ping"}})),
+			"_auth": pack(t, envelope("clear", version, value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "ok-minimum"}, {Key: "pub", Value: c.Key.Public().Text()}, {Key: "nonce", Value: newNonce(t)}})),
+			"ping":  pack(t, envelope("clear", version, value.Map{{Key: "cmd", Value: "ping"}})),
 			"aes":   c.sealWith(t, wire.NewCrypticle(c.got.AES), c.load(t, "nosuch"), with("version", version)),
 		} {
 			if version == nil {
-				payload = pack(t, unpack(t, payload).(wire.Map).Without("version"))
+				payload = pack(t, unpack(t, payload).(value.Map).Without("version"))
 			}
 			if got := show(t, m.send(t, payload)); got != badLoad {
 				t.Errorf("%s of version %v: %s", name, version, got)
@@ -223,7 +224,7 @@ func testIDs(t *testing.T, m *subject) {
 // testToken is line 29; with a key of its own for b, so that a's token is wrong there.
 func testToken(t *testing.T, m *subject) {
 	c := m.signIn(t, "ok-token", 3)
-	for name, edit := range map[string]func(wire.Map) wire.Map{"none": without("tok"), "nil": with("tok", nil), "of another": with("tok", otherToken(t))} {
+	for name, edit := range map[string]func(value.Map) value.Map{"none": without("tok"), "nil": with("tok", nil), "of another": with("tok", otherToken(t))} {
 		if got := show(t, m.send(t, c.seal(t, edit(c.load(t, "nosuch"))))); got != badLoad {
 			t.Errorf("token %s: %s", name, got)
 		}
@@ -250,7 +251,7 @@ func testAge(t *testing.T, m *subject) {
 // testAgeless is line 30 on a master without a limit.
 func testAgeless(t *testing.T, m *subject) {
 	c := m.signIn(t, "ok-ageless", 3)
-	for name, load := range map[string]wire.Map{"no ts": c.load(t, "nosuch").Without("ts"), "an old ts": c.load(t, "nosuch").Set("ts", 1)} {
+	for name, load := range map[string]value.Map{"no ts": c.load(t, "nosuch").Without("ts"), "an old ts": c.load(t, "nosuch").Set("ts", 1)} {
 		if got := show(t, m.send(t, c.seal(t, load))); got != sealedNil {
 			t.Errorf("%s: %s", name, got)
 		}
@@ -260,7 +261,7 @@ func testAgeless(t *testing.T, m *subject) {
 // testClaimedID is line 31. Salt's master makes a session file for the claimed id; ours makes nothing.
 func testClaimedID(t *testing.T, m *subject) {
 	const id = "nosuch-31"
-	garbage := append(envelope("aes", 3, bytes.Repeat([]byte{1}, 96)), wire.Pair{Key: "id", Value: id})
+	garbage := append(envelope("aes", 3, bytes.Repeat([]byte{1}, 96)), value.Pair{Key: "id", Value: id})
 	if got := show(t, m.send(t, pack(t, garbage))); got != badLoad {
 		t.Errorf("got %s", got)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"clustermaster/test/e2e"
 	transport "clustermaster/transport/minion"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // guessed is a master with users in a file, whose passwords take a while to compare, and those of PAM if there is a service for it.
@@ -57,7 +57,7 @@ func (m *subject) proves(t testing.TB, from, eauth, user, password string, limit
 	if err != nil {
 		return false, took, err
 	}
-	token, _ := unpack(t, reply).(wire.Map)
+	token, _ := unpack(t, reply).(value.Map)
 	return token.String("token") != "", took, nil
 }
 

@@ -14,21 +14,21 @@ import (
 	"time"
 
 	"clustermaster/test/e2e"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // asked is one request of a minion, sent to both masters in the order of the table. ours is our reply where it differs on purpose; the
 // reasons stand in docs/differences.md.
 type asked struct {
 	name string
-	load wire.Map
+	load value.Map
 	ours string
 }
 
-func dict(pairs ...any) wire.Map {
-	var m wire.Map
+func dict(pairs ...any) value.Map {
+	var m value.Map
 	for i := 0; i < len(pairs); i += 2 {
-		m = append(m, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+		m = append(m, value.Pair{Key: pairs[i], Value: pairs[i+1]})
 	}
 	return m
 }
@@ -160,15 +160,15 @@ func fileQuestions() []asked {
 }
 
 func dataQuestions() []asked {
-	acl := func(v, tgt any, kind string) wire.Map {
+	acl := func(v, tgt any, kind string) value.Map {
 		return dict("__data__", v, "__saltmine_acl__", int64(1), "allow_tgt", tgt, "allow_tgt_type", kind)
 	}
-	event := func(more ...any) wire.Map { return append(dict("cmd", "_minion_event"), dict(more...)...) }
-	get := func(more ...any) wire.Map { return append(dict("cmd", "_mine_get"), dict(more...)...) }
-	push := func(path any, loc int64, data string) wire.Map {
+	event := func(more ...any) value.Map { return append(dict("cmd", "_minion_event"), dict(more...)...) }
+	get := func(more ...any) value.Map { return append(dict("cmd", "_mine_get"), dict(more...)...) }
+	push := func(path any, loc int64, data string) value.Map {
 		return dict("cmd", "_file_recv", "path", path, "loc", loc, "data", []byte(data), "size", int64(len(data))+max(loc, 0))
 	}
-	pub := func(more ...any) wire.Map {
+	pub := func(more ...any) value.Map {
 		load := dict("cmd", "minion_pub", "fun", "test.ping", "arg", []any{}, "tgt", "nobody*", "ret", "")
 		for i := 0; i < len(more); i += 2 {
 			load = load.Set(more[i].(string), more[i+1])
@@ -225,11 +225,11 @@ func say(t *testing.T, m *subject, v any) string {
 
 func sayValue(t *testing.T, v any) string {
 	switch v := v.(type) {
-	case wire.Map:
+	case value.Map:
 		packed, _ := v.Get("gzip")
 		var parts []string
 		for _, p := range v {
-			value := sayValue(t, p.Value)
+			val := sayValue(t, p.Value)
 			if b, ok := p.Value.([]byte); ok && packed != nil && p.Key == "data" {
 				r, err := gzip.NewReader(bytes.NewReader(b))
 				if err != nil {
@@ -239,9 +239,9 @@ func sayValue(t *testing.T, v any) string {
 				if err != nil {
 					t.Fatal(err)
 				}
-				value = sayValue(t, plain)
+				val = sayValue(t, plain)
 			}
-			parts = append(parts, sayValue(t, p.Key)+": "+value)
+			parts = append(parts, sayValue(t, p.Key)+": "+val)
 		}
 		slices.Sort(parts)
 		return "{" + strings.Join(parts, ", ") + "}"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermaster/test/e2e"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -123,7 +124,7 @@ func testForgedReturns(t *testing.T, m *subject) {
 	}
 	jid := order(t, m, "ok-victim,ok-thief")
 	mark := events.mark()
-	ret := []wire.Pair{pair("jid", jid), pair("fun", "cmd.run"), pair("fun_args", []any{}), pair("user", "thief"), pair("return", "forged"), pair("retcode", 0), pair("success", true)}
+	ret := []value.Pair{pair("jid", jid), pair("fun", "cmd.run"), pair("fun_args", []any{}), pair("user", "thief"), pair("return", "forged"), pair("retcode", 0), pair("success", true)}
 	refusals(t, m, "resource_return", 1, func() {
 		thief.request(t, "_return", append(slices.Clone(ret), pair("resource_id", victim.ID))...)
 	})
@@ -135,7 +136,7 @@ func testForgedReturns(t *testing.T, m *subject) {
 		t.Errorf("under the victim's id: %s", got)
 	}
 	for _, c := range []*client{thief, victim} {
-		c.request(t, "_return", wire.Map(slices.Clone(ret)).Set("return", "own")...)
+		c.request(t, "_return", value.Map(slices.Clone(ret)).Set("return", "own")...)
 	}
 	untouched(t, m, jid, map[string]string{"ok-victim": "own", "ok-thief": "own"})
 	events.flush(t, m)
@@ -195,7 +196,7 @@ func testWithoutToken(t *testing.T, m *subject) {
 	thief := m.signIn(t, "ok-thief", 2)
 	jid := order(t, m, "ok-victim")
 	for name, tok := range map[string]any{"none": nil, "empty": []byte{}, "another's": otherToken(t)} {
-		for _, load := range []wire.Map{
+		for _, load := range []value.Map{
 			thief.load(t, "_return", pair("jid", jid), pair("fun", "test.arg"), pair("return", "forged")), thief.load(t, "_mine_flush"), thief.load(t, "revoke_auth"),
 			thief.load(t, "_minion_event", pair("tag", "own/tag"), pair("data", "forged")), thief.load(t, "_pillar", pair("grains", dict("os", "Plan9")), pair("ver", "2")),
 		} {
@@ -258,7 +259,7 @@ func testHeavyTargets(t *testing.T, m *subject) {
 	for i := range 400 {
 		some = append(some, fmt.Sprintf("E@%s%d", endless, i))
 	}
-	heavy := []wire.Map{
+	heavy := []value.Map{
 		dict("tgt", many("ok-*"), "tgt_type", "compound"), dict("tgt", endless, "tgt_type", "pcre"), dict("tgt", "id:"+endless, "tgt_type", "grain_pcre"),
 		dict("tgt", "not P@id:"+endless, "tgt_type", "compound"), dict("tgt", strings.Join(some, " or "), "tgt_type", "compound"),
 	}
@@ -266,7 +267,7 @@ func testHeavyTargets(t *testing.T, m *subject) {
 	refused, used := m.counters(t)[name], processorTime(t, m)
 	replies := make(chan string, 2*len(heavy))
 	for _, load := range heavy {
-		for _, full := range []wire.Map{
+		for _, full := range []value.Map{
 			thief.load(t, "_mine_get", append(slices.Clone(load), pair("fun", "own"))...),
 			thief.load(t, "minion_pub", append(slices.Clone(load), pair("fun", "test.ping"), pair("arg", []any{}), pair("ret", ""))...),
 		} {

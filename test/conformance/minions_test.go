@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clustermaster/test/e2e"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -259,7 +260,7 @@ func (s *suite) testDeletedKey(t *testing.T) {
 	sub := subscribe(t, c.busy.Addr, "")
 	jid := publish(t, c.busy.Master, "-L", stays.ID, "test.ping")
 	frames := sub.next(t, 5*time.Second)
-	outer := unpack(t, frames[0]).(wire.Map)
+	outer := unpack(t, frames[0]).(value.Map)
 	if _, err := wire.NewCrypticle(gone.got.AES).Open(outer.Bytes("load")); err == nil {
 		t.Error("the deleted minion reads the publication")
 	}

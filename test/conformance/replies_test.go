@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"clustermaster/test/e2e"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -30,7 +31,7 @@ func publish(t testing.TB, m *e2e.Master, args ...string) string {
 func testFiltering(t *testing.T, m *subject) {
 	for _, id := range []string{"ok-8-a", "ok-8-b", "ok-8-c"} {
 		c := m.signIn(t, id, 3)
-		m.send(t, c.seal(t, c.pillarLoad(t).Set("grains", wire.Map{{Key: "os", Value: "Plan9"}, {Key: "id", Value: id}})))
+		m.send(t, c.seal(t, c.pillarLoad(t).Set("grains", value.Map{{Key: "os", Value: "Plan9"}, {Key: "id", Value: id}})))
 	}
 	all := subscribe(t, m.Addr, "")
 	two := subscribe(t, m.Addr, wire.BroadcastTopic, wire.Topic("ok-8-b"))
@@ -78,8 +79,8 @@ func testFiltering(t *testing.T, m *subject) {
 func testNonces(t *testing.T, m *subject) {
 	for version := range 4 {
 		c := m.signIn(t, "ok-56", version)
-		load := c.load(t, "_minion_event", wire.Pair{Key: "id", Value: c.ID}, wire.Pair{Key: "tag", Value: "t56"}, wire.Pair{Key: "data", Value: "x"},
-			wire.Pair{Key: "tok", Value: c.tok})
+		load := c.load(t, "_minion_event", value.Pair{Key: "id", Value: c.ID}, value.Pair{Key: "tag", Value: "t56"}, value.Pair{Key: "data", Value: "x"},
+			value.Pair{Key: "tok", Value: c.tok})
 		reply := m.send(t, c.seal(t, load))
 		want := map[bool]string{false: "64 bytes", true: "96 bytes"}[version > 1] // with a nonce: 32 more
 		if v, err := c.open(reply, load); err != nil || v != nil || show(t, reply) != want {
@@ -102,9 +103,9 @@ func testPillarReplies(t *testing.T, m *subject) {
 	}{{0, "", ""}, {2, "", ""}, {2, wire.EncSHA224, wire.SigSHA224}, {3, wire.EncSHA1, wire.SigSHA1}, {3, wire.EncSHA224, wire.SigSHA224}} {
 		c := m.signIn(t, "ok-57", tt.version)
 		load := c.pillarLoad(t).Set("tok", c.tok)
-		reply := m.send(t, c.seal(t, load, func(o wire.Map) wire.Map {
+		reply := m.send(t, c.seal(t, load, func(o value.Map) value.Map {
 			if o = o.Without("enc_algo", "sig_algo"); tt.enc != "" {
-				o = append(o, wire.Pair{Key: "enc_algo", Value: tt.enc}, wire.Pair{Key: "sig_algo", Value: tt.sig})
+				o = append(o, value.Pair{Key: "enc_algo", Value: tt.enc}, value.Pair{Key: "sig_algo", Value: tt.sig})
 			}
 			return o
 		}))
@@ -121,7 +122,7 @@ func testPillarReplies(t *testing.T, m *subject) {
 	}
 }
 
-func showRaw(r wire.Raw) string {
+func showRaw(r value.Raw) string {
 	v, err := r.Unpack()
 	if err != nil {
 		return err.Error()
@@ -133,11 +134,11 @@ func showRaw(r wire.Raw) string {
 func testLarge(t *testing.T, m *subject) {
 	c := m.signIn(t, "ok-58", 3)
 	text := strings.Repeat("0123456789abcdef", 5<<20/16)
-	if v := c.request(t, "_mine", wire.Pair{Key: "data", Value: wire.Map{{Key: "big.text", Value: text}}}); v != true {
+	if v := c.request(t, "_mine", value.Pair{Key: "data", Value: value.Map{{Key: "big.text", Value: text}}}); v != true {
 		t.Errorf("_mine: %v", v)
 	}
-	v := c.request(t, "_mine_get", wire.Pair{Key: "tgt", Value: "ok-58"}, wire.Pair{Key: "fun", Value: "big.text"}, wire.Pair{Key: "tgt_type", Value: "glob"})
-	if got, ok := v.(wire.Map); !ok || got.String("ok-58") != text {
+	v := c.request(t, "_mine_get", value.Pair{Key: "tgt", Value: "ok-58"}, value.Pair{Key: "fun", Value: "big.text"}, value.Pair{Key: "tgt_type", Value: "glob"})
+	if got, ok := v.(value.Map); !ok || got.String("ok-58") != text {
 		t.Errorf("_mine_get: %.200v", v)
 	}
 	m.write(t, "base: {ok-58: [large]}\n", "pillar/top.sls")
@@ -150,26 +151,26 @@ func testLarge(t *testing.T, m *subject) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v, err := wire.UnpackMap(raw); err != nil || v.String("large") != text {
+		if v, err := value.UnpackMap(raw); err != nil || v.String("large") != text {
 			t.Errorf("_pillar of version %d: %d bytes, %v", version, len(raw), err)
 		}
 	}
 }
 
 // published opens a publication without judging it as a minion would: the load with its serial.
-func published(t testing.TB, aes wire.Key, payload []byte) (outer, load wire.Map) {
+func published(t testing.TB, aes wire.Key, payload []byte) (outer, load value.Map) {
 	t.Helper()
-	outer = unpack(t, payload).(wire.Map)
+	outer = unpack(t, payload).(value.Map)
 	p, err := wire.NewCrypticle(aes).Open(outer.Bytes("load"))
 	if err != nil {
 		t.Fatalf("open publication: %v", err)
 	}
-	return outer, unpack(t, p).(wire.Map)
+	return outer, unpack(t, p).(value.Map)
 }
 
 // job waits for the publication of a job. What comes before it is passed over: a master whose subscribers went sends their jobs
 // again to those that come.
-func (s *subscriber) job(t testing.TB, aes wire.Key, jid string) (outer, load wire.Map) {
+func (s *subscriber) job(t testing.TB, aes wire.Key, jid string) (outer, load value.Map) {
 	t.Helper()
 	for {
 		frames := s.next(t, 5*time.Second)
@@ -261,31 +262,31 @@ func (s *suite) testStartReplies(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		cmd  string
-		load []wire.Pair
+		load []value.Pair
 		want string // "" where only Salt's master knows
 	}{
-		{"legacy start event", "_minion_event", []wire.Pair{pair("pretag", nil), pair("tag", "minion_start"), pair("data", "Minion ok-62 started")}, "<nil>"},
-		{"start event", "_minion_event", []wire.Pair{pair("pretag", nil), pair("tag", "salt/minion/ok-62/start"), pair("data", "Minion ok-62 started")}, "<nil>"},
-		{"resources", "_register_resources", []wire.Pair{pair("resources", wire.Map{}), pair("resource_grains", wire.Map{})}, "true"},
+		{"legacy start event", "_minion_event", []value.Pair{pair("pretag", nil), pair("tag", "minion_start"), pair("data", "Minion ok-62 started")}, "<nil>"},
+		{"start event", "_minion_event", []value.Pair{pair("pretag", nil), pair("tag", "salt/minion/ok-62/start"), pair("data", "Minion ok-62 started")}, "<nil>"},
+		{"resources", "_register_resources", []value.Pair{pair("resources", value.Map{}), pair("resource_grains", value.Map{})}, "true"},
 		{"master_opts", "_master_opts", nil, ""},
-		{"master_opts of one env", "_master_opts", []wire.Pair{pair("env_only", true)}, ""},
+		{"master_opts of one env", "_master_opts", []value.Pair{pair("env_only", true)}, ""},
 		{"file_envs", "_file_envs", nil, "[base]"},
-		{"file_list", "_file_list", []wire.Pair{base, pair("prefix", "")}, "[deep/a.txt, top.sls]"},
-		{"dir_list", "_dir_list", []wire.Pair{base, pair("prefix", "")}, ""},
-		{"symlink_list", "_symlink_list", []wire.Pair{base, pair("prefix", "")}, "{}"},
-		{"file_list_emptydirs", "_file_list_emptydirs", []wire.Pair{base, pair("prefix", "")}, "[]"},
-		{"file_hash", "_file_hash", []wire.Pair{base, pair("path", "top.sls")}, ""},
-		{"file_hash of none", "_file_hash", []wire.Pair{base, pair("path", "nosuch.sls")}, ""},
-		{"serve_file", "_serve_file", []wire.Pair{base, pair("path", "deep/a.txt"), pair("loc", 0)}, ""},
-		{"serve_file, past the end", "_serve_file", []wire.Pair{base, pair("path", "deep/a.txt"), pair("loc", 10)}, ""},
-		{"serve_file of none", "_serve_file", []wire.Pair{base, pair("path", "nosuch.sls"), pair("loc", 0)}, ""},
-		{"master_tops", "_master_tops", []wire.Pair{pair("opts", wire.Map{{Key: "id", Value: "ok-62"}, {Key: "grains", Value: wire.Map{}}})}, "{}"},
-		{"mine", "_mine", []wire.Pair{pair("data", wire.Map{{Key: "f", Value: "v"}})}, "true"},
-		{"mine_get", "_mine_get", []wire.Pair{pair("tgt", "ok-62"), pair("fun", "f"), pair("tgt_type", "glob")}, "{ok-62: v}"},
-		{"mine_get of two", "_mine_get", []wire.Pair{pair("tgt", "ok-62"), pair("fun", []any{"f", "g"}), pair("tgt_type", "glob")}, "{f: {ok-62: v}}"},
-		{"mine_delete", "_mine_delete", []wire.Pair{pair("fun", "f")}, "true"},
+		{"file_list", "_file_list", []value.Pair{base, pair("prefix", "")}, "[deep/a.txt, top.sls]"},
+		{"dir_list", "_dir_list", []value.Pair{base, pair("prefix", "")}, ""},
+		{"symlink_list", "_symlink_list", []value.Pair{base, pair("prefix", "")}, "{}"},
+		{"file_list_emptydirs", "_file_list_emptydirs", []value.Pair{base, pair("prefix", "")}, "[]"},
+		{"file_hash", "_file_hash", []value.Pair{base, pair("path", "top.sls")}, ""},
+		{"file_hash of none", "_file_hash", []value.Pair{base, pair("path", "nosuch.sls")}, ""},
+		{"serve_file", "_serve_file", []value.Pair{base, pair("path", "deep/a.txt"), pair("loc", 0)}, ""},
+		{"serve_file, past the end", "_serve_file", []value.Pair{base, pair("path", "deep/a.txt"), pair("loc", 10)}, ""},
+		{"serve_file of none", "_serve_file", []value.Pair{base, pair("path", "nosuch.sls"), pair("loc", 0)}, ""},
+		{"master_tops", "_master_tops", []value.Pair{pair("opts", value.Map{{Key: "id", Value: "ok-62"}, {Key: "grains", Value: value.Map{}}})}, "{}"},
+		{"mine", "_mine", []value.Pair{pair("data", value.Map{{Key: "f", Value: "v"}})}, "true"},
+		{"mine_get", "_mine_get", []value.Pair{pair("tgt", "ok-62"), pair("fun", "f"), pair("tgt_type", "glob")}, "{ok-62: v}"},
+		{"mine_get of two", "_mine_get", []value.Pair{pair("tgt", "ok-62"), pair("fun", []any{"f", "g"}), pair("tgt_type", "glob")}, "{f: {ok-62: v}}"},
+		{"mine_delete", "_mine_delete", []value.Pair{pair("fun", "f")}, "true"},
 		{"mine_flush", "_mine_flush", nil, "true"},
-		{"return of a state run", "_return", []wire.Pair{pair("success", true), pair("return", true), pair("retcode", 0), pair("jid", "req"), pair("fun", "state.highstate"), pair("fun_args", []any{})}, "<nil>"},
+		{"return of a state run", "_return", []value.Pair{pair("success", true), pair("return", true), pair("retcode", 0), pair("jid", "req"), pair("fun", "state.highstate"), pair("fun_args", []any{})}, "<nil>"},
 		{"unknown", "_nosuch", nil, "{}"},
 	} {
 		t.Run(strings.ReplaceAll(tt.name, " ", "_"), func(t *testing.T) {
@@ -309,7 +310,7 @@ func (s *suite) testStartReplies(t *testing.T) {
 
 // sorted orders the keys of maps, which both masters may send in any order.
 func sorted(v any) any {
-	m, ok := v.(wire.Map)
+	m, ok := v.(value.Map)
 	if !ok {
 		return v
 	}
@@ -317,6 +318,6 @@ func sorted(v any) any {
 	for i := range m {
 		m[i].Value = sorted(m[i].Value)
 	}
-	slices.SortFunc(m, func(a, b wire.Pair) int { return strings.Compare(fmt.Sprint(a.Key), fmt.Sprint(b.Key)) })
+	slices.SortFunc(m, func(a, b value.Pair) int { return strings.Compare(fmt.Sprint(a.Key), fmt.Sprint(b.Key)) })
 	return m
 }

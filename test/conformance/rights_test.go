@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"clustermaster/test/e2e"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // limitedOptions give carol, by a key, and alice, by external_auth, rights on web-* alone, and erin on db-* alone.
@@ -130,7 +130,7 @@ func TestLimitedRights(t *testing.T) {
 	for _, id := range minions {
 		m.events.wait(t, 0, 120*time.Second, id+" has started", func(h happening) bool { return h.Tag == "salt/minion/"+id+"/start" })
 	}
-	order := func(load wire.Map, word string) any {
+	order := func(load value.Map, word string) any {
 		return unpack(t, m.clear(t, 3, m.filled(t, setIn(load, "fun", "test.echo", "arg", []any{word}))))
 	}
 	alice, erin := m.filled(t, "TOKEN:alice").(string), m.filled(t, "TOKEN:erin").(string)
@@ -143,7 +143,7 @@ func TestLimitedRights(t *testing.T) {
 	mark = m.events.mark()
 	attempts := map[string]string{} // by the word that the minions would echo
 	for i, w := range widers() {
-		for way, load := range map[string]wire.Map{
+		for way, load := range map[string]value.Map{
 			"a key": as("carol", "carol", "tgt", w.tgt, "tgt_type", w.tgtType), "a token": byToken("alice", "kwargs", dict("token", alice), "tgt", w.tgt, "tgt_type", w.tgtType),
 		} {
 			word := fmt.Sprintf("attack-%s-%d", way[2:], i)

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func pack(t testing.TB, v any) []byte {
 	t.Helper()
-	b, err := wire.Pack(v)
+	b, err := value.Pack(v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +20,7 @@ func pack(t testing.TB, v any) []byte {
 
 func unpack(t testing.TB, b []byte) any {
 	t.Helper()
-	v, err := wire.Unpack(b)
+	v, err := value.Unpack(b)
 	if err != nil {
 		t.Fatalf("unpack %x: %v", b, err)
 	}
@@ -31,7 +31,7 @@ func unpack(t testing.TB, b []byte) any {
 // and the length. Packed maps inside byte strings are opened.
 func show(t testing.TB, reply []byte) string {
 	t.Helper()
-	v, err := wire.Unpack(reply)
+	v, err := value.Unpack(reply)
 	if err != nil {
 		return fmt.Sprintf("not msgpack: %x", reply)
 	}
@@ -42,7 +42,7 @@ var nonce = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 func showValue(v any) string {
 	switch v := v.(type) {
-	case wire.Map:
+	case value.Map:
 		var parts []string
 		for _, p := range v {
 			parts = append(parts, showValue(p.Key)+": "+showValue(p.Value))
@@ -55,7 +55,7 @@ func showValue(v any) string {
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	case []byte:
-		if m, err := wire.UnpackMap(v); err == nil {
+		if m, err := value.UnpackMap(v); err == nil {
 			return "packed" + showValue(m)
 		}
 		return fmt.Sprintf("%d bytes", len(v))
@@ -66,7 +66,7 @@ func showValue(v any) string {
 		case nonce.MatchString(v):
 			return "NONCE"
 		case len(v) >= 32 && strings.HasPrefix(v, "\x82"), len(v) >= 32 && strings.HasPrefix(v, "\x88"):
-			if m, err := wire.UnpackMap([]byte(v)); err == nil {
+			if m, err := value.UnpackMap([]byte(v)); err == nil {
 				return "packed" + showValue(m)
 			}
 		}

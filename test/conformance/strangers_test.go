@@ -20,7 +20,7 @@ import (
 	"clustermaster/test/e2e"
 	"clustermaster/tools/simminion"
 	transport "clustermaster/transport/minion"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // besieged is the master that strangers attack who have no accepted key.
@@ -113,19 +113,19 @@ func dense(n int) [][]byte {
 		return append(head(code, n/len(element)), bytes.Repeat(element, n/len(element))...)
 	}
 	packed := func(v any) []byte {
-		b, err := wire.Pack(v)
+		b, err := value.Pack(v)
 		if err != nil {
 			panic(err) // it is this file's
 		}
 		return b
 	}
-	clear := func(value []byte) []byte {
-		return packed(envelope("clear", 3, wire.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "ok-1"}, {Key: "autosign_grains", Value: wire.Raw(value)}}))
+	clear := func(val []byte) []byte {
+		return packed(envelope("clear", 3, value.Map{{Key: "cmd", Value: "_auth"}, {Key: "id", Value: "ok-1"}, {Key: "autosign_grains", Value: value.Raw(val)}}))
 	}
 	return [][]byte{
 		nested, clear(nested), clear(list(0xdf, 0x00, 0x80)), list(0xdd, 0x90), clear(list(0xdf, 0xa1, 'k', 0x90)),
 		append(head(0xdf, n/2), bytes.Repeat([]byte{0xc0}, n)...),
-		packed(append(envelope("aes", 3, bytes.Repeat([]byte{7}, n)), wire.Pair{Key: "id", Value: "ok-keep1"})),
+		packed(append(envelope("aes", 3, bytes.Repeat([]byte{7}, n)), value.Pair{Key: "id", Value: "ok-keep1"})),
 	}
 }
 
@@ -243,13 +243,13 @@ func assault(ctx context.Context, to string, from net.IP, payload []byte) error 
 func testDenseRequest(t *testing.T, m *subject) {
 	minion := m.signIn(t, "ok-dense", 3)
 	before := m.counters(t)
-	empty := func(n int) wire.Raw {
-		return append(wire.Raw{0xdd, 0, byte(n >> 16), byte(n >> 8), byte(n)}, bytes.Repeat([]byte{0x90}, n)...)
+	empty := func(n int) value.Raw {
+		return append(value.Raw{0xdd, 0, byte(n >> 16), byte(n >> 8), byte(n)}, bytes.Repeat([]byte{0x90}, n)...)
 	}
-	if v := minion.request(t, "_minion_event", pair("tag", "t"), pair("data", wire.Map{{Key: "list", Value: empty(10_000)}})); v == "bad load" {
+	if v := minion.request(t, "_minion_event", pair("tag", "t"), pair("data", value.Map{{Key: "list", Value: empty(10_000)}})); v == "bad load" {
 		t.Errorf("a short list: %v", v)
 	}
-	load := minion.load(t, "_minion_event", pair("tag", "t"), pair("data", wire.Map{{Key: "list", Value: empty(800_000)}}))
+	load := minion.load(t, "_minion_event", pair("tag", "t"), pair("data", value.Map{{Key: "list", Value: empty(800_000)}}))
 	if got := show(t, m.send(t, minion.seal(t, load))); got != badLoad {
 		t.Errorf("a list that takes 32 MB: %s", got)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"clustermaster/internal/answers"
 	"clustermaster/test/e2e"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -130,7 +131,7 @@ func kinds() []kind {
 }
 
 // worded is a question in full, of a long one the digest.
-func worded(name string, load wire.Map) string {
+func worded(name string, load value.Map) string {
 	text := fmt.Sprintf("%v", load)
 	if len(text) > 1000 {
 		text = fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
@@ -202,7 +203,7 @@ func (m *subject) start(t *testing.T) {
 		if err := m.Ready(); err != nil {
 			return err
 		}
-		_, err := exchange(m.Addr, pack(t, wire.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: wire.Map{{Key: "cmd", Value: "ping"}}}}), 2*time.Second)
+		_, err := exchange(m.Addr, pack(t, value.Map{{Key: "enc", Value: "clear"}, {Key: "load", Value: value.Map{{Key: "cmd", Value: "ping"}}}}), 2*time.Second)
 		return err
 	})
 }

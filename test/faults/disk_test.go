@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"clustermaster/test/e2e"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // smallDisk is a file system of its own below the cachedir of a master that has not been started yet.
@@ -97,7 +97,7 @@ func TestFullDisk(t *testing.T) {
 		return nil
 	})
 	refusedBefore := metric(t, full, "clustermaster_requests_refused_total", `reason="disk"`)
-	for _, load := range []wire.Map{
+	for _, load := range []value.Map{
 		{{Key: "cmd", Value: "_return"}, {Key: "id", Value: "writer0"}, {Key: "jid", Value: "20260102000000000001"},
 			{Key: "fun", Value: "test.echo"}, {Key: "return", Value: "x"}},
 	} {

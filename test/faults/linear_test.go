@@ -13,7 +13,7 @@ import (
 
 	"clustermaster/serve/operator"
 	"clustermaster/test/e2e"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 const (
@@ -154,22 +154,22 @@ func (o *operators) lookMembers(number int, m *e2e.Master) error {
 	if note != "" {
 		return errors.New(note)
 	}
-	view, _ := ret.(wire.Map)
-	value := "off"
+	view, _ := ret.(value.Map)
+	val := "off"
 	voters, _ := view.Get("voters")
 	if list, ok := voters.([]any); ok {
 		for _, v := range list {
 			if v == o.voter.ID {
-				value = "on"
+				val = "on"
 			}
 		}
 	}
-	o.votes.add(number, begun, call{o.voter.ID, "look", m.ID}, outcome{value: value})
+	o.votes.add(number, begun, call{o.voter.ID, "look", m.ID}, outcome{value: val})
 	peers, _ := view.Get("peers")
-	list, _ := peers.(wire.Map)
+	list, _ := peers.(value.Map)
 	for _, p := range list {
 		id, _ := p.Key.(string)
-		one, _ := p.Value.(wire.Map)
+		one, _ := p.Value.(value.Map)
 		switch state := one.String("state"); state {
 		case "draining":
 			o.drains.add(number, drainsBegun, call{id, "look", m.ID}, outcome{value: "on"})
@@ -192,7 +192,7 @@ func (o *operators) order(number int, m *e2e.Master, h *history, id string, func
 		return
 	}
 	out := outcome{unknown: err != nil, changed: true}
-	if view, ok := ret.(wire.Map); ok && functions[which] == "cluster.promote" {
+	if view, ok := ret.(value.Map); ok && functions[which] == "cluster.promote" {
 		if voter, _ := view.Get("voter"); voter != true {
 			out.unknown = true // the vote comes once it has caught up
 		}

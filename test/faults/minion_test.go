@@ -9,6 +9,7 @@ import (
 
 	"clustermaster/test/e2e"
 	transport "clustermaster/transport/minion"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -77,7 +78,7 @@ func (m *minion) signIn(ctx context.Context, at *e2e.Master) (word string, err e
 }
 
 // ask sends a sealed load and opens the answer.
-func (m *minion) ask(ctx context.Context, at *e2e.Master, load wire.Map) (wire.Raw, error) {
+func (m *minion) ask(ctx context.Context, at *e2e.Master, load value.Map) (value.Raw, error) {
 	nonce, err := wire.NewNonce()
 	if err != nil {
 		return nil, err

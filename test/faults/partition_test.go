@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"clustermaster/test/e2e"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // The side of a partition without a majority takes no key and no member and says why, goes on serving whom it knows, and
@@ -65,7 +65,7 @@ func TestMinority(t *testing.T) {
 		if word, err := known.signIn(within(t, 5*time.Second), lone); err != nil || word != "accepted" {
 			t.Errorf("a known minion signs in: %s, %v", word, err)
 		}
-		if _, err := known.ask(within(t, 10*time.Second), lone, wire.Map{
+		if _, err := known.ask(within(t, 10*time.Second), lone, value.Map{
 			{Key: "cmd", Value: "_return"}, {Key: "id", Value: known.id}, {Key: "jid", Value: "20260101000000000001"},
 			{Key: "fun", Value: "test.ping"}, {Key: "return", Value: true}, {Key: "retcode", Value: int64(0)}, {Key: "success", Value: true},
 		}); err != nil {

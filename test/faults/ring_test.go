@@ -12,7 +12,7 @@ import (
 
 	"clustermaster/salt/gather"
 	"clustermaster/test/e2e"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // writer sends minions' returns to masters and remembers those that were acknowledged.
@@ -51,12 +51,12 @@ func (w *writer) one(m *minion, size int) {
 	jid := fmt.Sprintf("20260101%012d", w.next)
 	at := w.masters[rand.IntN(len(w.masters))]
 	w.mu.Unlock()
-	value := jid + string(bytes.Repeat([]byte{'x'}, size))
+	val := jid + string(bytes.Repeat([]byte{'x'}, size))
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
-	_, err := m.ask(ctx, at, wire.Map{
+	_, err := m.ask(ctx, at, value.Map{
 		{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.id}, {Key: "jid", Value: jid}, {Key: "fun", Value: "test.echo"},
-		{Key: "return", Value: value}, {Key: "retcode", Value: int64(0)}, {Key: "success", Value: true},
+		{Key: "return", Value: val}, {Key: "retcode", Value: int64(0)}, {Key: "success", Value: true},
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,7 +64,7 @@ func (w *writer) one(m *minion, size int) {
 		w.lost++ // it may be there, or not
 		return
 	}
-	w.acked[jid], w.by[jid] = value, m.id
+	w.acked[jid], w.by[jid] = val, m.id
 }
 
 // write sends n returns and expects all to be taken.
@@ -118,22 +118,22 @@ func (w *writer) found(t *testing.T, masters ...*e2e.Master) {
 		}
 		defer c.Close()
 		missing, example := 0, ""
-		for jid, value := range w.acked {
+		for jid, val := range w.acked {
 			var got any
 			err := c.ReadReturns(within(t, 15*time.Second), jid, []string{w.by[jid]}, func(_ string, r gather.Return) (err error) {
-				got, err = wire.Unpack(r.Return)
+				got, err = value.Unpack(r.Return)
 				return err
 			})
-			if err != nil || got != value {
+			if err != nil || got != val {
 				missing, example = missing+1, fmt.Sprintf("%s of %s: %.40v, %v", jid, w.by[jid], got, err)
 			}
 		}
 		if missing > 0 {
 			t.Errorf("%s lacks %d of %d acknowledged returns, such as %s", m.ID, missing, len(w.acked), example)
 		}
-		for jid, value := range w.acked { // and by the command
+		for jid, val := range w.acked { // and by the command
 			var got map[string]any
-			if err := m.RunnerJSON(t, &got, "jobs.lookup_jid", jid); err != nil || got[w.by[jid]] != value {
+			if err := m.RunnerJSON(t, &got, "jobs.lookup_jid", jid); err != nil || got[w.by[jid]] != val {
 				t.Errorf("jobs.lookup_jid %s on %s: %v, %.60v", jid, m.ID, err, got)
 			}
 			break

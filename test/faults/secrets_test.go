@@ -23,6 +23,7 @@ import (
 	"clustermaster/cluster/backup"
 	"clustermaster/test/e2e"
 	"clustermaster/transport/peer"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -131,7 +132,7 @@ func (u *used) signIn(m *minion, at *e2e.Master) {
 // asks has a minion ask for its options and its pillar, in which pillar_opts has the master's options.
 func (u *used) asks(m *minion, at *e2e.Master) {
 	u.t.Helper()
-	raw, err := m.ask(within(u.t, 30*time.Second), at, wire.Map{{Key: "cmd", Value: "_master_opts"}})
+	raw, err := m.ask(within(u.t, 30*time.Second), at, value.Map{{Key: "cmd", Value: "_master_opts"}})
 	if err != nil {
 		u.t.Fatal(err)
 	}
@@ -140,9 +141,9 @@ func (u *used) asks(m *minion, at *e2e.Master) {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	packed, err := m.sender.SealRequest(wire.NewCrypticle(m.answer.Session), wire.Map{
-		{Key: "cmd", Value: "_pillar"}, {Key: "id", Value: m.id}, {Key: "grains", Value: wire.Map{}}, {Key: "saltenv", Value: "base"}, {Key: "pillarenv", Value: nil},
-		{Key: "pillar_override", Value: wire.Map{}}, {Key: "ver", Value: "2"},
+	packed, err := m.sender.SealRequest(wire.NewCrypticle(m.answer.Session), value.Map{
+		{Key: "cmd", Value: "_pillar"}, {Key: "id", Value: m.id}, {Key: "grains", Value: value.Map{}}, {Key: "saltenv", Value: "base"}, {Key: "pillarenv", Value: nil},
+		{Key: "pillar_override", Value: value.Map{}}, {Key: "ver", Value: "2"},
 	}, nonce, time.Now())
 	if err != nil {
 		u.t.Fatal(err)

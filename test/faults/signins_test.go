@@ -26,6 +26,7 @@ import (
 	"clustermaster/test/e2e"
 	"clustermaster/tools/simminion"
 	transport "clustermaster/transport/minion"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -71,7 +72,7 @@ type stranger struct {
 // offer is the load of a sign-in.
 func offer(t testing.TB, id, pub, nonce string) []byte {
 	t.Helper()
-	b, err := wire.Pack(wire.Map{{Key: "enc", Value: "clear"}, {Key: "version", Value: 3}, {Key: "load", Value: wire.Map{
+	b, err := value.Pack(value.Map{{Key: "enc", Value: "clear"}, {Key: "version", Value: 3}, {Key: "load", Value: value.Map{
 		{Key: "cmd", Value: "_auth"}, {Key: "id", Value: id}, {Key: "pub", Value: pub}, {Key: "nonce", Value: nonce},
 		{Key: "enc_algo", Value: wire.EncSHA1}, {Key: "sig_algo", Value: wire.SigSHA1},
 	}}})
@@ -85,15 +86,15 @@ const someNonce = "0123456789abcdef0123456789abcdef"
 
 // said is what a reply to a sign-in says: its text, or its ret.
 func said(reply []byte) any {
-	v, err := wire.Unpack(reply)
+	v, err := value.Unpack(reply)
 	if err != nil {
 		return err
 	}
-	outer, isMap := v.(wire.Map)
+	outer, isMap := v.(value.Map)
 	if !isMap {
 		return v
 	}
-	inner, err := wire.UnpackMap(outer.Bytes("load"))
+	inner, err := value.UnpackMap(outer.Bytes("load"))
 	if err != nil {
 		return err
 	}
@@ -596,7 +597,7 @@ func (m *minion) returns(ctx context.Context, t *testing.T, at *e2e.Master) (too
 			return took
 		}
 		began := time.Now()
-		packed, err := m.sender.SealRequest(crypt, wire.Map{
+		packed, err := m.sender.SealRequest(crypt, value.Map{
 			{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.id}, {Key: "success", Value: true}, {Key: "return", Value: true}, {Key: "retcode", Value: 0},
 			{Key: "jid", Value: began.UTC().Format("20060102150405") + fmt.Sprintf("%06d", began.Nanosecond()/1000)}, {Key: "fun", Value: "test.ping"}, {Key: "fun_args", Value: []any{}},
 		}, nonce, began)

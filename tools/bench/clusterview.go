@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"clustermaster/serve/operator"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // ringFigures are what /metrics says of one master's copies.
@@ -73,12 +73,12 @@ func (m *masterProcess) metrics(ctx context.Context) (map[string]float64, error)
 }
 
 // order runs a function of salt-run, which must succeed.
-func order(ctx context.Context, client *operator.Client, fun string, kwargs wire.Map, args ...any) (wire.Map, error) {
+func order(ctx context.Context, client *operator.Client, fun string, kwargs value.Map, args ...any) (value.Map, error) {
 	r, err := client.Run(ctx, operator.RunRequest{Fun: fun, Args: args, Kwargs: kwargs}, func(string, any) {})
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", fun, err)
 	}
-	v, ok := r.Return.(wire.Map)
+	v, ok := r.Return.(value.Map)
 	if !ok || !r.Success {
 		return nil, fmt.Errorf("run %s: it returned %v", fun, r.Return)
 	}
@@ -128,7 +128,7 @@ func (v *clusterView) settled(masters []*masterProcess) bool {
 	return true
 }
 
-func list(m wire.Map, key string) []string {
+func list(m value.Map, key string) []string {
 	v, _ := m.Get(key)
 	items, _ := v.([]any)
 	var out []string
@@ -140,7 +140,7 @@ func list(m wire.Map, key string) []string {
 	return out
 }
 
-func number(m wire.Map, key string) float64 {
+func number(m value.Map, key string) float64 {
 	v, _ := m.Get(key)
 	switch n := v.(type) {
 	case int64:

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"clustermaster/serve/operator"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // failoverPatience is for all minions to answer after the leader's death.
@@ -24,7 +24,7 @@ func (f *fleet) leader(ctx context.Context) (*masterProcess, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the leader: %w", err)
 	}
-	members, _ := r.Return.(wire.Map)
+	members, _ := r.Return.(value.Map)
 	id := members.String("leader_id")
 	i := slices.IndexFunc(f.own.masters, func(m *masterProcess) bool { return m.id == id })
 	if i < 0 {

@@ -10,7 +10,7 @@ import (
 
 	"clustermaster/internal/chart"
 	"clustermaster/serve/operator"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // lookEvery is between two looks at a cluster.
@@ -29,18 +29,18 @@ type joining struct {
 // source's look at its own files.
 func (w *joining) syncRoots(ctx context.Context) error {
 	begun := time.Now()
-	v, err := order(ctx, w.client, "cluster.sync_roots", wire.Map{{Key: "roots", Value: "file"}})
+	v, err := order(ctx, w.client, "cluster.sync_roots", value.Map{{Key: "roots", Value: "file"}})
 	if err != nil {
 		return err
 	}
 	took := time.Since(begun).Seconds()
 	tree, _ := v.Get("file_roots")
-	m, _ := tree.(wire.Map)
+	m, _ := tree.(value.Map)
 	found, _ := m.Get("peers")
-	peers, _ := found.(wire.Map)
+	peers, _ := found.(value.Map)
 	for _, to := range w.o.masters[1:] {
 		report, _ := peers.Get(to.id)
-		one, _ := report.(wire.Map)
+		one, _ := report.(value.Map)
 		if number(one, "added") < float64(w.plan.roots) {
 			return fmt.Errorf("%s did not take all roots: %v", to.id, one)
 		}

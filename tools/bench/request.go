@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -165,7 +166,7 @@ func checkAuth(ctx context.Context, s *session, l *line, auth wire.AuthRequest) 
 	if err != nil {
 		return err
 	}
-	outer, err := wire.UnpackRawMap(reply)
+	outer, err := value.UnpackRawMap(reply)
 	if err != nil {
 		return fmt.Errorf("_auth answered %.60q: %w", reply, err)
 	}
@@ -173,7 +174,7 @@ func checkAuth(ctx context.Context, s *session, l *line, auth wire.AuthRequest) 
 	if err := s.master.Verify(wire.SigSHA1, signed, outer.Bytes("sig")); err != nil {
 		return fmt.Errorf("_auth: %w", err)
 	}
-	inner, err := wire.UnpackRawMap(signed)
+	inner, err := value.UnpackRawMap(signed)
 	if err != nil {
 		return fmt.Errorf("_auth: %w", err)
 	}
@@ -202,9 +203,9 @@ func returnPing(ctx context.Context, s *session, l *line, jid string) error {
 	return returnValue(ctx, s, l, jid, "test.ping", true)
 }
 
-func returnValue(ctx context.Context, s *session, l *line, jid, fun string, value any) error {
-	v, err := s.call(ctx, l, wire.Map{
-		{Key: "cmd", Value: "_return"}, {Key: "id", Value: s.id}, {Key: "success", Value: true}, {Key: "return", Value: value},
+func returnValue(ctx context.Context, s *session, l *line, jid, fun string, val any) error {
+	v, err := s.call(ctx, l, value.Map{
+		{Key: "cmd", Value: "_return"}, {Key: "id", Value: s.id}, {Key: "success", Value: true}, {Key: "return", Value: val},
 		{Key: "retcode", Value: 0}, {Key: "jid", Value: jid}, {Key: "fun", Value: fun}, {Key: "fun_args", Value: []any{}},
 		{Key: "user", Value: "root"}, {Key: "_stamp", Value: wire.Stamp(time.Now())},
 	})
@@ -220,9 +221,9 @@ func returnValue(ctx context.Context, s *session, l *line, jid, fun string, valu
 var eventText = strings.Repeat("0123456789", 10)
 
 func sendEvent(ctx context.Context, s *session, l *line, _ *job) error {
-	v, err := s.call(ctx, l, wire.Map{
+	v, err := s.call(ctx, l, value.Map{
 		{Key: "id", Value: s.id}, {Key: "cmd", Value: "_minion_event"}, {Key: "pretag", Value: nil},
-		{Key: "data", Value: wire.Map{{Key: "text", Value: eventText}}}, {Key: "tag", Value: "clustermaster/tools/bench"},
+		{Key: "data", Value: value.Map{{Key: "text", Value: eventText}}}, {Key: "tag", Value: "clustermaster/tools/bench"},
 	})
 	if err != nil {
 		return fmt.Errorf("_minion_event: %w", err)
@@ -234,10 +235,10 @@ func sendEvent(ctx context.Context, s *session, l *line, _ *job) error {
 }
 
 // pillarLoad is the request of session s.
-func (s *session) pillarLoad(grains wire.Map) wire.Map {
-	return wire.Map{
+func (s *session) pillarLoad(grains value.Map) value.Map {
+	return value.Map{
 		{Key: "id", Value: s.id}, {Key: "grains", Value: grains}, {Key: "saltenv", Value: nil}, {Key: "pillarenv", Value: nil},
-		{Key: "pillar_override", Value: wire.Map{}}, {Key: "extra_minion_data", Value: wire.Map{}},
+		{Key: "pillar_override", Value: value.Map{}}, {Key: "extra_minion_data", Value: value.Map{}},
 		{Key: "ver", Value: "2"}, {Key: "cmd", Value: "_pillar"},
 	}
 }
@@ -249,7 +250,7 @@ const (
 )
 
 // many is the grain for which the top file has manySLS files.
-var many = wire.Pair{Key: manyGrain, Value: "many"}
+var many = value.Pair{Key: manyGrain, Value: "many"}
 
 // sendPillar checks the answer's shape only: opening it is a private operation with the
 // minion's key. Every minion has opened its first pillar while it was set up.
@@ -258,8 +259,8 @@ func sendPillar(ctx context.Context, s *session, l *line, _ *job) error {
 }
 
 // changedGrains make the master keep other grains, on its disks, before it answers.
-func changedGrains(id string, j *job) wire.Map {
-	return append(grains(id), wire.Pair{Key: "changed", Value: j.jid()})
+func changedGrains(id string, j *job) value.Map {
+	return append(grains(id), value.Pair{Key: "changed", Value: j.jid()})
 }
 
 func sendPillarGrains(ctx context.Context, s *session, l *line, j *job) error {
@@ -274,12 +275,12 @@ func sendPillarManyGrains(ctx context.Context, s *session, l *line, j *job) erro
 	return sendPillarOf(ctx, s, l, s.pillarLoad(append(changedGrains(s.id, j), many)), manyPillar)
 }
 
-func sendPillarOf(ctx context.Context, s *session, l *line, load wire.Map, least int) error {
+func sendPillarOf(ctx context.Context, s *session, l *line, load value.Map, least int) error {
 	_, reply, err := s.send(ctx, l, load)
 	if err != nil {
 		return fmt.Errorf("_pillar: %w", err)
 	}
-	m, err := wire.UnpackRawMap(reply)
+	m, err := value.UnpackRawMap(reply)
 	if err != nil || len(m.Bytes("key")) != keySize/8 || len(m.Bytes("pillar")) < least {
 		s.crypt = nil
 		return fmt.Errorf("_pillar answered %.60q: %w", reply, wire.ErrAuthentication)
@@ -303,8 +304,8 @@ func openPillar(ctx context.Context, s *session, l *line, _ *job) error {
 const mineFunction = "bench.value"
 
 func sendMine(ctx context.Context, s *session, l *line, _ *job) error {
-	v, err := s.call(ctx, l, wire.Map{
-		{Key: "cmd", Value: "_mine"}, {Key: "data", Value: wire.Map{{Key: mineFunction, Value: eventText}}}, {Key: "id", Value: s.id},
+	v, err := s.call(ctx, l, value.Map{
+		{Key: "cmd", Value: "_mine"}, {Key: "data", Value: value.Map{{Key: mineFunction, Value: eventText}}}, {Key: "id", Value: s.id},
 	})
 	if err != nil {
 		return fmt.Errorf("_mine: %w", err)
@@ -338,13 +339,13 @@ func fillMine(ctx context.Context, g *Generator) error {
 }
 
 func sendMineGet(ctx context.Context, s *session, l *line, j *job) error {
-	v, err := s.call(ctx, l, wire.Map{
+	v, err := s.call(ctx, l, value.Map{
 		{Key: "cmd", Value: "_mine_get"}, {Key: "tgt", Value: j.mine}, {Key: "fun", Value: mineFunction}, {Key: "tgt_type", Value: "list"}, {Key: "id", Value: s.id},
 	})
 	if err != nil {
 		return fmt.Errorf("_mine_get: %w", err)
 	}
-	m, err := wire.UnpackRawMap(v)
+	m, err := value.UnpackRawMap(v)
 	if err != nil {
 		return fmt.Errorf("_mine_get answered %.60q: %w", v, err)
 	}
@@ -357,7 +358,7 @@ func sendMineGet(ctx context.Context, s *session, l *line, j *job) error {
 }
 
 func sendFileList(ctx context.Context, s *session, l *line, j *job) error {
-	v, err := s.call(ctx, l, wire.Map{
+	v, err := s.call(ctx, l, value.Map{
 		{Key: "saltenv", Value: j.saltenv}, {Key: "prefix", Value: ""}, {Key: "cmd", Value: "_file_list"},
 	})
 	if err != nil {
@@ -372,12 +373,12 @@ func sendFileList(ctx context.Context, s *session, l *line, j *job) error {
 var errNoFile = errors.New("the master has no such file")
 
 func sendFileHash(ctx context.Context, s *session, l *line, j *job) error {
-	v, err := s.call(ctx, l, wire.Map{
+	v, err := s.call(ctx, l, value.Map{
 		{Key: "path", Value: j.file}, {Key: "saltenv", Value: j.saltenv}, {Key: "cmd", Value: "_file_hash"},
 	})
 	if err == nil {
-		var m wire.RawMap
-		if m, err = wire.UnpackRawMap(v); err != nil || m.String("hsum") == "" {
+		var m value.RawMap
+		if m, err = value.UnpackRawMap(v); err != nil || m.String("hsum") == "" {
 			err = errNoFile
 		}
 	}
@@ -388,12 +389,12 @@ func sendFileHash(ctx context.Context, s *session, l *line, j *job) error {
 }
 
 func sendFile(ctx context.Context, s *session, l *line, j *job) error {
-	v, err := s.call(ctx, l, wire.Map{
+	v, err := s.call(ctx, l, value.Map{
 		{Key: "path", Value: j.file}, {Key: "saltenv", Value: j.saltenv}, {Key: "loc", Value: 0}, {Key: "cmd", Value: "_serve_file"},
 	})
 	if err == nil {
-		var m wire.RawMap
-		if m, err = wire.UnpackRawMap(v); err != nil || len(m.Bytes("data")) == 0 {
+		var m value.RawMap
+		if m, err = value.UnpackRawMap(v); err != nil || len(m.Bytes("data")) == 0 {
 			err = errNoFile
 		}
 	}
@@ -405,12 +406,12 @@ func sendFile(ctx context.Context, s *session, l *line, j *job) error {
 
 func sendLargeFile(ctx context.Context, s *session, l *line, j *job) error {
 	s.piece = (s.piece + 1) % largePieces
-	v, err := s.call(ctx, l, wire.Map{
+	v, err := s.call(ctx, l, value.Map{
 		{Key: "path", Value: largeFile}, {Key: "saltenv", Value: j.saltenv}, {Key: "loc", Value: s.piece << 20}, {Key: "cmd", Value: "_serve_file"},
 	})
 	if err == nil {
-		var m wire.RawMap
-		if m, err = wire.UnpackRawMap(v); err != nil || len(m.Bytes("data")) != 1<<20 {
+		var m value.RawMap
+		if m, err = value.UnpackRawMap(v); err != nil || len(m.Bytes("data")) != 1<<20 {
 			err = errNoFile
 		}
 	}
@@ -421,15 +422,15 @@ func sendLargeFile(ctx context.Context, s *session, l *line, j *job) error {
 }
 
 // grains of a usual size, 3 to 4 kB: what a pillar request carries.
-func grains(id string) wire.Map {
-	g := wire.Map{
+func grains(id string) value.Map {
+	g := value.Map{
 		{Key: "id", Value: id}, {Key: "host", Value: id}, {Key: "fqdn", Value: id + ".example.net"}, {Key: "nodename", Value: id},
 		{Key: "kernel", Value: "Linux"}, {Key: "os", Value: "Debian"}, {Key: "os_family", Value: "Debian"}, {Key: "osarch", Value: "amd64"},
 		{Key: "cpuarch", Value: "x86_64"}, {Key: "num_cpus", Value: 4}, {Key: "mem_total", Value: 7942}, {Key: "ipv4", Value: []any{"10.0.0.7", "127.0.0.1"}},
 		{Key: "saltversion", Value: "3008.3"}, {Key: "pythonversion", Value: []any{3, 11, 9, "final", 0}},
 	}
 	for i := range 40 {
-		g = append(g, wire.Pair{Key: "cpu_flag_or_disk_" + strconv.Itoa(i), Value: strings.Repeat("value ", 10)})
+		g = append(g, value.Pair{Key: "cpu_flag_or_disk_" + strconv.Itoa(i), Value: strings.Repeat("value ", 10)})
 	}
 	return g
 }

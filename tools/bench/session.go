@@ -7,6 +7,7 @@ import (
 	"time"
 
 	transport "clustermaster/transport/minion"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -72,20 +73,20 @@ func (s *session) signIn(ctx context.Context, line *line) error {
 // call sends a sealed request and opens the answer. After an answer that doesn't open the
 // keys have changed, or another master behind the balancer has others: the call fails, and the
 // next one begins with a sign-in.
-func (s *session) call(ctx context.Context, line *line, load wire.Map) (wire.Raw, error) {
+func (s *session) call(ctx context.Context, line *line, load value.Map) (value.Raw, error) {
 	nonce, reply, err := s.send(ctx, line, load)
 	if err != nil {
 		return nil, err
 	}
-	value, err := wire.OpenReply(s.crypt, reply, nonce)
+	val, err := wire.OpenReply(s.crypt, reply, nonce)
 	if errors.Is(err, wire.ErrAuthentication) || errors.Is(err, wire.ErrNotSealed) {
 		s.crypt = nil
 	}
-	return value, err
+	return val, err
 }
 
 // send seals and sends a request and returns the answer as it came.
-func (s *session) send(ctx context.Context, line *line, load wire.Map) (nonce string, reply []byte, err error) {
+func (s *session) send(ctx context.Context, line *line, load value.Map) (nonce string, reply []byte, err error) {
 	if s.crypt == nil {
 		if err := s.signIn(ctx, line); err != nil {
 			return "", nil, fmt.Errorf("sign in again: %w", err)

@@ -13,7 +13,7 @@ import (
 	"clustermaster/salt/gather"
 	"clustermaster/serve/operator"
 	"clustermaster/tools/simminion"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Names of figures of a size of jobs.
@@ -85,7 +85,7 @@ func (f *fleet) measureSize(ctx context.Context, b *bencher, size int, c *Column
 		name, fun string
 		arg, want any
 	}{{figureArgument, funLength, text, size}, {figureAnswer, funText, size, text}} {
-		want, err := wire.Pack(x.want)
+		want, err := value.Pack(x.want)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -33,7 +34,7 @@ type Config struct {
 	RejectedRetry    bool            // rejected_retry: a rejected minion tries on
 	NoPillar         bool            // asks for none at its start, which real ones do
 	MasterKey        *wire.PublicKey // known from before; nil: trust the first
-	Grains           wire.Map        // added to the built-in ones
+	Grains           value.Map       // added to the built-in ones
 	Functions        map[string]Func // added to the built-in ones
 
 	AcceptanceWait   time.Duration // acceptance_wait_time (10 s)
@@ -97,10 +98,10 @@ func (c Config) monitors() bool { return !strings.HasPrefix(c.Release, "3006") }
 
 func (c Config) registersResources() bool { return strings.HasPrefix(c.Release, "3008") }
 
-func setTo[T comparable](field *T, value T) {
+func setTo[T comparable](field *T, val T) {
 	var zero T
 	if *field == zero {
-		*field = value
+		*field = val
 	}
 }
 

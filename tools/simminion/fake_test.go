@@ -14,6 +14,7 @@ import (
 	"time"
 
 	transport "clustermaster/transport/minion"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -57,12 +58,12 @@ type fakeMaster struct {
 
 	mu       sync.Mutex
 	aes      wire.Key
-	sessions byte                  // epoch of the session keys
-	answers  map[string][]any      // what _auth says before it accepts
-	mute     map[string]int        // cmd to number of requests whose connection is cut
-	events   []string              // tags
-	commands []string              // cmd in order of arrival, "_auth" included
-	returns  map[string][]wire.Map // by jid
+	sessions byte                   // epoch of the session keys
+	answers  map[string][]any       // what _auth says before it accepts
+	mute     map[string]int         // cmd to number of requests whose connection is cut
+	events   []string               // tags
+	commands []string               // cmd in order of arrival, "_auth" included
+	returns  map[string][]value.Map // by jid
 	pubs     map[string]*wire.PublicKey
 	remotes  map[string]bool
 	starting int // the most ids at one time that had signed in and not fired their start event
@@ -70,7 +71,7 @@ type fakeMaster struct {
 
 func newFakeMaster(t testing.TB) *fakeMaster {
 	t.Helper()
-	f := &fakeMaster{t: t, answers: map[string][]any{}, mute: map[string]int{}, returns: map[string][]wire.Map{},
+	f := &fakeMaster{t: t, answers: map[string][]any{}, mute: map[string]int{}, returns: map[string][]value.Map{},
 		pubs: map[string]*wire.PublicKey{}, remotes: map[string]bool{}}
 	f.rotate()
 	f.pub = transport.NewPubServer(transport.Limits{}, false, nil, nil)
@@ -152,7 +153,7 @@ func (f *fakeMaster) Handle(_ context.Context, r transport.Request) ([]byte, err
 	switch request.Cmd {
 	case "_pillar":
 		return wire.PrivateReply(masterKey(), f.pubs[request.ID], e.EncAlgo, e.SigAlgo, request.Nonce, e.Version, "pillar",
-			wire.Map{{Key: "from", Value: "fake"}})
+			value.Map{{Key: "from", Value: "fake"}})
 	case "_minion_event":
 		f.events = append(f.events, load.String("tag"))
 	case "_return":
@@ -177,7 +178,7 @@ func (f *fakeMaster) auth(e wire.Envelope) ([]byte, error) {
 		if queue[0] == "bad load" {
 			return wire.ClearReply("bad load")
 		}
-		return wire.SignedAuth(masterKey(), e.SigAlgo, wire.Map{{Key: "ret", Value: queue[0]}, {Key: "nonce", Value: nonce}})
+		return wire.SignedAuth(masterKey(), e.SigAlgo, value.Map{{Key: "ret", Value: queue[0]}, {Key: "nonce", Value: nonce}})
 	}
 	pub, err := wire.ParsePublicKey(e.Clear.String("pub"))
 	if err != nil {
@@ -194,7 +195,7 @@ func (f *fakeMaster) auth(e wire.Envelope) ([]byte, error) {
 	aes, err1 := pub.Encrypt(e.EncAlgo, []byte(f.aes.String()))
 	session, err2 := pub.Encrypt(e.EncAlgo, []byte(f.session(id).String()))
 	sig, err3 := wire.KeySignature(masterKey(), f.aes)
-	load := wire.Map{{Key: "enc", Value: "pub"}, {Key: "pub_key", Value: masterKey().Public().Text()},
+	load := value.Map{{Key: "enc", Value: "pub"}, {Key: "pub_key", Value: masterKey().Public().Text()},
 		{Key: "publish_port", Value: f.port}, {Key: "aes", Value: aes}, {Key: "session", Value: session}, {Key: "sig", Value: sig}, {Key: "nonce", Value: nonce}}
 	if sealed := e.Clear.Bytes("token"); sealed != nil {
 		token, err := masterKey().Decrypt(e.EncAlgo, sealed)
@@ -226,7 +227,7 @@ func (f *fakeMaster) publish(tgtType string, tgt any, fun any, args ...any) stri
 	for f.returns[jid] != nil {
 		jid = wire.JID(time.Now())
 	}
-	f.returns[jid] = []wire.Map{}
+	f.returns[jid] = []value.Map{}
 	f.mu.Unlock()
 	f.again(jid, tgtType, tgt, fun, args)
 	return jid
@@ -237,7 +238,7 @@ func (f *fakeMaster) again(jid, tgtType string, tgt, fun any, args []any) {
 	f.mu.Lock()
 	aes := f.aes
 	f.mu.Unlock()
-	payload, err := wire.Publication(wire.NewCrypticle(aes), masterKey(), wire.SigSHA1, wire.Map{
+	payload, err := wire.Publication(wire.NewCrypticle(aes), masterKey(), wire.SigSHA1, value.Map{
 		{Key: "fun", Value: fun}, {Key: "arg", Value: args}, {Key: "tgt", Value: tgt}, {Key: "jid", Value: jid},
 		{Key: "ret", Value: ""}, {Key: "tgt_type", Value: tgtType}, {Key: "user", Value: "root"}})
 	if err != nil {
@@ -247,9 +248,9 @@ func (f *fakeMaster) again(jid, tgtType string, tgt, fun any, args []any) {
 }
 
 // returned waits for n returns of a job and gives them by id.
-func (f *fakeMaster) returned(jid string, n int) map[string]wire.Map {
+func (f *fakeMaster) returned(jid string, n int) map[string]value.Map {
 	f.t.Helper()
-	all := map[string]wire.Map{}
+	all := map[string]value.Map{}
 	eventually(f.t, fmt.Sprintf("%d returns of %s", n, jid), func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -7,14 +7,14 @@ import (
 	"strconv"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Call is one call of an execution function.
 type Call struct {
 	Fun, JID string
-	Args     []any    // positional
-	Kwargs   wire.Map // keyword arguments, without the mark __kwarg__
+	Args     []any     // positional
+	Kwargs   value.Map // keyword arguments, without the mark __kwarg__
 }
 
 // Func is an execution function. An error becomes an ERROR text with retcode 1.
@@ -28,7 +28,7 @@ type outcome struct {
 // callFunction splits args into positional and keyword ones and calls the function.
 func (m *Minion) callFunction(ctx context.Context, c Call, args []any) outcome {
 	for _, a := range args {
-		if kw, ok := a.(wire.Map); ok {
+		if kw, ok := a.(value.Map); ok {
 			if mark, _ := kw.Get("__kwarg__"); mark == true {
 				c.Kwargs = append(c.Kwargs, kw.Without("__kwarg__")...)
 				continue
@@ -43,11 +43,11 @@ func (m *Minion) callFunction(ctx context.Context, c Call, args []any) outcome {
 	if f == nil {
 		return outcome{value: "'" + c.Fun + "' is not available.", retcode: 1, success: false, out: "nested"}
 	}
-	value, err := f(ctx, c)
+	val, err := f(ctx, c)
 	if err != nil {
 		return outcome{value: "ERROR: " + err.Error(), retcode: 1, success: false, out: "nested"}
 	}
-	return outcome{value: value, retcode: 0, success: true}
+	return outcome{value: val, retcode: 0, success: true}
 }
 
 func (m *Minion) builtin(fun string) Func {
@@ -62,7 +62,7 @@ func (m *Minion) builtin(fun string) Func {
 			if args == nil {
 				args = []any{}
 			}
-			return wire.Map{{Key: "args", Value: args}, {Key: "kwargs", Value: append(wire.Map{}, c.Kwargs...)}}, nil
+			return value.Map{{Key: "args", Value: args}, {Key: "kwargs", Value: append(value.Map{}, c.Kwargs...)}}, nil
 		}
 	case "test.sleep":
 		return sleep
@@ -75,7 +75,7 @@ func (m *Minion) builtin(fun string) Func {
 			if p := m.Pillar(); p != nil {
 				return p, nil
 			}
-			return wire.Map{}, nil
+			return value.Map{}, nil
 		}
 	case "saltutil.find_job":
 		return func(_ context.Context, c Call) (any, error) {
@@ -114,23 +114,23 @@ func sleep(ctx context.Context, c Call) (any, error) {
 }
 
 // jobRecord is what saltutil.running says of a job.
-func jobRecord(jid string, load wire.Map) wire.Map {
-	record := wire.Map{}
+func jobRecord(jid string, load value.Map) value.Map {
+	record := value.Map{}
 	for _, key := range []string{"fun", "arg", "tgt", "tgt_type", "ret", "user"} {
 		if v, ok := load.Get(key); ok {
-			record = append(record, wire.Pair{Key: key, Value: v})
+			record = append(record, value.Pair{Key: key, Value: v})
 		}
 	}
-	return append(record, wire.Pair{Key: "jid", Value: jid}, wire.Pair{Key: "pid", Value: 4242})
+	return append(record, value.Pair{Key: "jid", Value: jid}, value.Pair{Key: "pid", Value: 4242})
 }
 
-func (m *Minion) findJob(jid string) wire.Map {
+func (m *Minion) findJob(jid string) value.Map {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if load, ok := m.running[jid]; ok {
 		return jobRecord(jid, load)
 	}
-	return wire.Map{}
+	return value.Map{}
 }
 
 func (m *Minion) runningJobs(except string) []any {
@@ -151,8 +151,8 @@ func (m *Minion) runningJobs(except string) []any {
 }
 
 // grains are few, but those that targets and pillar tops commonly use.
-func (m *Minion) grains() wire.Map {
-	g := wire.Map{{Key: "id", Value: m.cfg.ID}, {Key: "host", Value: m.cfg.ID}, {Key: "fqdn", Value: m.cfg.ID},
+func (m *Minion) grains() value.Map {
+	g := value.Map{{Key: "id", Value: m.cfg.ID}, {Key: "host", Value: m.cfg.ID}, {Key: "fqdn", Value: m.cfg.ID},
 		{Key: "nodename", Value: m.cfg.ID}, {Key: "kernel", Value: "Linux"}, {Key: "os", Value: "Simulated"},
 		{Key: "os_family", Value: "Debian"}, {Key: "osarch", Value: "amd64"}, {Key: "cpuarch", Value: "x86_64"},
 		{Key: "num_cpus", Value: 1}, {Key: "mem_total", Value: 512}, {Key: "ipv4", Value: []any{"127.0.0.1"}},

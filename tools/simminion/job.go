@@ -6,11 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
 // take runs what a publication asks for, if it is for this minion and new.
-func (m *Minion) take(ctx context.Context, load wire.Map) {
+func (m *Minion) take(ctx context.Context, load value.Map) {
 	for _, key := range []string{"tgt", "jid", "fun", "arg"} {
 		if _, ok := load.Get(key); !ok {
 			return
@@ -51,7 +52,7 @@ func (m *Minion) isNew(jid string) bool {
 }
 
 // run calls the function, or several of a compound command, and returns the result.
-func (m *Minion) run(ctx context.Context, jid string, load wire.Map) {
+func (m *Minion) run(ctx context.Context, jid string, load value.Map) {
 	funs, _ := load.Get("fun")
 	args, _ := load.Get("arg")
 	argList, _ := args.([]any)
@@ -61,7 +62,7 @@ func (m *Minion) run(ctx context.Context, jid string, load wire.Map) {
 	case string:
 		r = m.callFunction(ctx, Call{Fun: fun, JID: jid}, argList)
 	case []any:
-		values, retcodes, successes := wire.Map{}, wire.Map{}, wire.Map{}
+		values, retcodes, successes := value.Map{}, value.Map{}, value.Map{}
 		for i, f := range fun {
 			name, _ := f.(string)
 			var own []any
@@ -78,24 +79,24 @@ func (m *Minion) run(ctx context.Context, jid string, load wire.Map) {
 	if ctx.Err() != nil {
 		return
 	}
-	reply := wire.Map{{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.cfg.ID}, {Key: "success", Value: r.success},
+	reply := value.Map{{Key: "cmd", Value: "_return"}, {Key: "id", Value: m.cfg.ID}, {Key: "success", Value: r.success},
 		{Key: "return", Value: r.value}, {Key: "retcode", Value: r.retcode}}
 	if r.out != "" {
-		reply = append(reply, wire.Pair{Key: "out", Value: r.out})
+		reply = append(reply, value.Pair{Key: "out", Value: r.out})
 	}
-	reply = append(reply, wire.Pair{Key: "jid", Value: jid}, wire.Pair{Key: "fun", Value: funs}, wire.Pair{Key: "fun_args", Value: argList})
+	reply = append(reply, value.Pair{Key: "jid", Value: jid}, value.Pair{Key: "fun", Value: funs}, value.Pair{Key: "fun_args", Value: argList})
 	if user, ok := load.Get("user"); ok && m.cfg.Version > 2 {
-		reply = append(reply, wire.Pair{Key: "user", Value: user})
+		reply = append(reply, value.Pair{Key: "user", Value: user})
 	}
 	stamp := wire.Stamp(time.Now())
 	if !strings.HasPrefix(m.cfg.Release, "3008") {
 		stamp = strings.TrimSuffix(stamp, "+00:00")
 	}
-	m.sendReturn(ctx, append(reply, wire.Pair{Key: "_stamp", Value: stamp}))
+	m.sendReturn(ctx, append(reply, value.Pair{Key: "_stamp", Value: stamp}))
 }
 
 // sendReturn makes return_retry_tries rounds of a request's tries.
-func (m *Minion) sendReturn(ctx context.Context, load wire.Map) {
+func (m *Minion) sendReturn(ctx context.Context, load value.Map) {
 	for try := 1; ; try++ {
 		_, err := m.call(ctx, load)
 		if err == nil {
@@ -117,7 +118,7 @@ func (m *Minion) sendReturn(ctx context.Context, load wire.Map) {
 }
 
 // setRunning notes a job for saltutil.running; a nil load takes it out.
-func (m *Minion) setRunning(jid string, load wire.Map) {
+func (m *Minion) setRunning(jid string, load value.Map) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if load == nil {
@@ -128,7 +129,7 @@ func (m *Minion) setRunning(jid string, load wire.Map) {
 		return
 	}
 	if m.running == nil {
-		m.running = make(map[string]wire.Map)
+		m.running = make(map[string]value.Map)
 	}
 	m.running[jid] = load
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	transport "clustermaster/transport/minion"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -39,7 +40,7 @@ type Minion struct {
 	signing sync.Mutex // held while signing in; before mu
 	token   []byte     // under signing: made at the first sign-in that needs it
 	crypt   atomic.Pointer[crypt]
-	pillar  atomic.Pointer[wire.Raw]
+	pillar  atomic.Pointer[value.Raw]
 	ready   chan struct{} // closed after the first start event
 
 	line sync.Mutex // held for a request on the long-lived connection; guards req
@@ -47,7 +48,7 @@ type Minion struct {
 
 	mu      sync.Mutex // guards jids, running
 	jids    []string   // the last JIDQueue, oldest first
-	running map[string]wire.Map
+	running map[string]value.Map
 
 	giveUp context.CancelCauseFunc // ends Run; set by it before anything else runs
 
@@ -88,7 +89,7 @@ func (m *Minion) ID() string { return m.cfg.ID }
 func (m *Minion) Ready() <-chan struct{} { return m.ready }
 
 // Pillar returns the encoded pillar, nil before it came.
-func (m *Minion) Pillar() wire.Raw {
+func (m *Minion) Pillar() value.Raw {
 	if p := m.pillar.Load(); p != nil {
 		return *p
 	}
@@ -223,8 +224,8 @@ func (m *Minion) start(ctx context.Context, subscribed <-chan struct{}, withPill
 		m.cfg.Log.Debug("fire start event", "err", err)
 	}
 	if m.cfg.registersResources() {
-		load := wire.Map{{Key: "cmd", Value: "_register_resources"}, {Key: "resources", Value: wire.Map{}},
-			{Key: "resource_grains", Value: wire.Map{}}, {Key: "id", Value: m.cfg.ID}}
+		load := value.Map{{Key: "cmd", Value: "_register_resources"}, {Key: "resources", Value: value.Map{}},
+			{Key: "resource_grains", Value: value.Map{}}, {Key: "id", Value: m.cfg.ID}}
 		if _, err := m.call(ctx, load); err != nil {
 			m.cfg.Log.Debug("register resources", "err", err)
 		}
@@ -248,11 +249,11 @@ func (m *Minion) start(ctx context.Context, subscribed <-chan struct{}, withPill
 
 // fire sends an event to the master.
 func (m *Minion) fire(ctx context.Context, tag, data string) error {
-	load := wire.Map{{Key: "id", Value: m.cfg.ID}, {Key: "cmd", Value: "_minion_event"}, {Key: "pretag", Value: nil}}
+	load := value.Map{{Key: "id", Value: m.cfg.ID}, {Key: "cmd", Value: "_minion_event"}, {Key: "pretag", Value: nil}}
 	if m.cfg.Version < 3 {
-		load = append(load, wire.Pair{Key: "tok", Value: m.cfg.Key.tok})
+		load = append(load, value.Pair{Key: "tok", Value: m.cfg.Key.tok})
 	}
-	load = append(load, wire.Pair{Key: "data", Value: data}, wire.Pair{Key: "tag", Value: tag})
+	load = append(load, value.Pair{Key: "data", Value: data}, value.Pair{Key: "tag", Value: tag})
 	_, err := m.call(ctx, load)
 	return err
 }
@@ -281,7 +282,7 @@ func (m *Minion) hear(ctx context.Context, sub *transport.SubscribeClient) error
 
 // open decrypts a publication. One of another AES key makes the minion sign in and
 // try the same publication again.
-func (m *Minion) open(ctx context.Context, payload []byte) (wire.Map, error) {
+func (m *Minion) open(ctx context.Context, payload []byte) (value.Map, error) {
 	c := m.crypt.Load()
 	load, err := c.publications.OpenPublication(payload)
 	if !errors.Is(err, wire.ErrAuthentication) {

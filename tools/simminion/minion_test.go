@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 func TestStartOrder(t *testing.T) {
@@ -97,7 +97,7 @@ func TestJobs(t *testing.T) {
 	f := newFakeMaster(t)
 	m, _ := start(t, fast(t, f, "web1"))
 	ready(t, m)
-	yes := wire.Map{{Key: "__kwarg__", Value: true}, {Key: "a", Value: int64(1)}}
+	yes := value.Map{{Key: "__kwarg__", Value: true}, {Key: "a", Value: int64(1)}}
 	for _, tt := range []struct {
 		name      string
 		fun       any
@@ -109,16 +109,16 @@ func TestJobs(t *testing.T) {
 	}{
 		{"ping", "test.ping", nil, true, int64(0), true, ""},
 		{"echo", "test.echo", []any{"héllo"}, "héllo", int64(0), true, ""},
-		{"arg", "test.arg", []any{"x", yes}, wire.Map{{Key: "args", Value: []any{"x"}}, {Key: "kwargs", Value: wire.Map{{Key: "a", Value: int64(1)}}}}, int64(0), true, ""},
+		{"arg", "test.arg", []any{"x", yes}, value.Map{{Key: "args", Value: []any{"x"}}, {Key: "kwargs", Value: value.Map{{Key: "a", Value: int64(1)}}}}, int64(0), true, ""},
 		{"sleep", "test.sleep", []any{0.01}, true, int64(0), true, ""},
 		{"version", "test.version", nil, "3008.3", int64(0), true, ""},
 		{"unknown", "nosuch.fun", nil, "'nosuch.fun' is not available.", int64(1), false, "nested"},
 		{"missing argument", "test.echo", nil, "ERROR: test.echo: argument text is missing", int64(1), false, "nested"},
 		{"compound", []any{"test.ping", "test.echo"}, []any{[]any{}, []any{"b"}},
-			wire.Map{{Key: "test.ping", Value: true}, {Key: "test.echo", Value: "b"}},
-			wire.Map{{Key: "test.ping", Value: int64(0)}, {Key: "test.echo", Value: int64(0)}},
-			wire.Map{{Key: "test.ping", Value: true}, {Key: "test.echo", Value: true}}, ""},
-		{"no job", "saltutil.find_job", []any{"20200101000000000000"}, wire.Map{}, int64(0), true, ""},
+			value.Map{{Key: "test.ping", Value: true}, {Key: "test.echo", Value: "b"}},
+			value.Map{{Key: "test.ping", Value: int64(0)}, {Key: "test.echo", Value: int64(0)}},
+			value.Map{{Key: "test.ping", Value: true}, {Key: "test.echo", Value: true}}, ""},
+		{"no job", "saltutil.find_job", []any{"20200101000000000000"}, value.Map{}, int64(0), true, ""},
 		{"nothing runs", "saltutil.running", nil, []any{}, int64(0), true, ""},
 	} {
 		got := f.returned(f.publish("glob", "web*", tt.fun, tt.args...), 1)["web1"]
@@ -133,7 +133,7 @@ func TestJobs(t *testing.T) {
 	eventually(t, "the slow job is found", func() bool {
 		got := f.returned(f.publish("glob", "*", "saltutil.find_job", slow), 1)["web1"]
 		found, _ := got.Get("return")
-		job, _ := found.(wire.Map)
+		job, _ := found.(value.Map)
 		return job.String("jid") == slow && job.String("fun") == "test.sleep"
 	})
 	running := f.returned(f.publish("glob", "*", "saltutil.running"), 1)["web1"]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	transport "clustermaster/transport/minion"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -169,7 +170,7 @@ func (m *Minion) attempt(ctx context.Context, client **transport.RequestClient, 
 }
 
 // call sends a request on the long-lived connection and returns the opened reply.
-func (m *Minion) call(ctx context.Context, load wire.Map) (wire.Raw, error) {
+func (m *Minion) call(ctx context.Context, load value.Map) (value.Raw, error) {
 	m.line.Lock()
 	defer m.line.Unlock()
 	if slots := m.cfg.RequestSlots; slots != nil {
@@ -185,7 +186,7 @@ func (m *Minion) call(ctx context.Context, load wire.Map) (wire.Raw, error) {
 
 // sealed makes request_channel_tries attempts. A reply that doesn't open means that
 // the keys changed: sign in and repeat, once.
-func (m *Minion) sealed(ctx context.Context, client **transport.RequestClient, load wire.Map) (wire.Raw, error) {
+func (m *Minion) sealed(ctx context.Context, client **transport.RequestClient, load value.Map) (value.Raw, error) {
 	var errLast error
 	signedIn := false
 	for try := 0; try < m.cfg.RequestTries; try++ {
@@ -210,9 +211,9 @@ func (m *Minion) sealed(ctx context.Context, client **transport.RequestClient, l
 			errLast = err
 			continue
 		}
-		value, err := wire.OpenReply(c.requests, reply, nonce)
+		val, err := wire.OpenReply(c.requests, reply, nonce)
 		if err == nil {
-			return value, nil
+			return val, nil
 		}
 		errLast = err
 		if errors.Is(err, wire.ErrAuthentication) {
@@ -236,8 +237,8 @@ func (m *Minion) fetchPillar(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	load := wire.Map{{Key: "id", Value: m.cfg.ID}, {Key: "grains", Value: m.grains()}, {Key: "saltenv", Value: nil},
-		{Key: "pillarenv", Value: nil}, {Key: "pillar_override", Value: wire.Map{}}, {Key: "extra_minion_data", Value: wire.Map{}},
+	load := value.Map{{Key: "id", Value: m.cfg.ID}, {Key: "grains", Value: m.grains()}, {Key: "saltenv", Value: nil},
+		{Key: "pillarenv", Value: nil}, {Key: "pillar_override", Value: value.Map{}}, {Key: "extra_minion_data", Value: value.Map{}},
 		{Key: "ver", Value: "2"}, {Key: "cmd", Value: "_pillar"}}
 	var client *transport.RequestClient
 	defer func() {
@@ -264,9 +265,9 @@ func (m *Minion) fetchPillar(ctx context.Context) error {
 			errLast = err
 			continue
 		}
-		value, err := wire.OpenPrivate(m.cfg.Key.Private, c.master, m.sender, reply, "pillar", nonce)
+		val, err := wire.OpenPrivate(m.cfg.Key.Private, c.master, m.sender, reply, "pillar", nonce)
 		if err == nil {
-			m.pillar.Store(&value)
+			m.pillar.Store(&val)
 			return nil
 		}
 		errLast = err

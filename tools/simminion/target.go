@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"clustermaster/salt/target"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // isTarget reports whether a publication is for this minion, by its own id, grains and pillar.
-func (m *Minion) isTarget(load wire.Map) bool {
+func (m *Minion) isTarget(load value.Map) bool {
 	tgt, _ := load.Get("tgt")
 	switch kind := load.String("tgt_type"); kind {
 	case "glob", "":
@@ -48,7 +48,7 @@ func (o own) Ask(_ context.Context, q target.Question, fn func(string, target.Hi
 	if !slices.ContainsFunc(q.Terms, func(t target.Term) bool { return strings.HasPrefix(t.Kind, "pillar") }) {
 		return "", nil
 	}
-	pillar, err := wire.UnpackMap(o.Pillar())
+	pillar, err := value.UnpackMap(o.Pillar())
 	if err != nil {
 		return "the minion has no pillar yet", nil //nolint:nilerr // then nothing of it matches
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"clustermaster/salt/target"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // minions is how many a world has.
@@ -15,9 +15,9 @@ const minions = 500
 
 // World is synthetic minions and targets among them, the same in each run. It is a target.Source that has all data at hand.
 type World struct {
-	IDs            []string            // all have accepted keys; sorted
-	Grains, Pillar map[string]wire.Map // by id; some minions have neither, some no pillar
-	Nodegroups     wire.Map
+	IDs            []string             // all have accepted keys; sorted
+	Grains, Pillar map[string]value.Map // by id; some minions have neither, some no pillar
+	Nodegroups     value.Map
 	Targets        []Target
 }
 
@@ -61,10 +61,10 @@ func pickZone(i int) string {
 
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-func m(pairs ...any) wire.Map {
-	var out wire.Map
+func m(pairs ...any) value.Map {
+	var out value.Map
 	for i := 0; i < len(pairs); i += 2 {
-		out = append(out, wire.Pair{Key: pairs[i], Value: pairs[i+1]})
+		out = append(out, value.Pair{Key: pairs[i], Value: pairs[i+1]})
 	}
 	return out
 }
@@ -72,7 +72,7 @@ func m(pairs ...any) wire.Map {
 // New makes the world.
 func New() *World {
 	r := rand.New(rand.NewPCG(5, 7))
-	w := &World{Grains: map[string]wire.Map{}, Pillar: map[string]wire.Map{}, Nodegroups: m(
+	w := &World{Grains: map[string]value.Map{}, Pillar: map[string]value.Map{}, Nodegroups: m(
 		"webs", "web*", "debian", "G@os:Debian", "both", "N@webs and N@debian", "list", []any{"web001.a.net", "db002.b.net", "nosuch"},
 		"words", []any{"N@webs", "or", "db00*"}, "loop", "N@loop2", "loop2", "N@loop", "regex", []any{"web00[1-3]", "db00[12]"}, "not", "not N@webs",
 	)}

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"clustermaster/serve/event"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // A frame is the map {"head": {}, "body": TAG "\n\n" DATA} in msgpack, body as bytes, DATA a map in msgpack (salt/transport/frame.py and
@@ -53,7 +53,7 @@ func appendFrame(dst []byte, e event.Event) ([]byte, error) {
 }
 
 // renewed is data as Salt has it on its local bus, text and bytes apart: clients fail at text that is not UTF-8.
-func renewed(data wire.Raw) ([]byte, error) {
+func renewed(data value.Raw) ([]byte, error) {
 	if data.AllText() {
 		return data, nil
 	}
@@ -61,7 +61,7 @@ func renewed(data wire.Raw) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.PackNew(m)
+	return value.PackNew(m)
 }
 
 // readBody reads the body of the next frame, whether its length stands before it or not; most bounds it before anything is allocated. io.EOF
@@ -98,7 +98,7 @@ func readPrefixed(r *bufio.Reader, most int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := wire.UnpackRawMap(frame)
+	m, err := value.UnpackRawMap(frame)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errFrame, err)
 	}
@@ -144,12 +144,12 @@ func readN(r io.Reader, n uint64, most int) ([]byte, error) {
 }
 
 // parseBody splits a body into a tag and its data, which share body's memory.
-func parseBody(body []byte) (string, wire.RawMap, error) {
+func parseBody(body []byte) (string, value.RawMap, error) {
 	tag, data, found := bytes.Cut(body, []byte(tagEnd))
 	if !found || len(tag) == 0 || len(tag) > maxTag || !utf8.Valid(tag) {
 		return "", nil, errFrame
 	}
-	m, err := wire.UnpackRawMap(data)
+	m, err := value.UnpackRawMap(data)
 	if err != nil {
 		return "", nil, fmt.Errorf("%w: %w", errFrame, err)
 	}

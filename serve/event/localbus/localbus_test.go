@@ -23,7 +23,7 @@ import (
 	"clustermaster/internal/logtest"
 	"clustermaster/serve/event"
 	"clustermaster/serve/event/eventtest"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // world is a served bus.
@@ -87,7 +87,7 @@ func eventually(t *testing.T, done func() bool) {
 }
 
 // hear reads the next event of a listener of 3007 and 3008.
-func hear(t *testing.T, r *bufio.Reader) (string, wire.RawMap) {
+func hear(t *testing.T, r *bufio.Reader) (string, value.RawMap) {
 	t.Helper()
 	body, err := readBody(r, 1<<22)
 	if err != nil {
@@ -107,7 +107,7 @@ func TestEventsGoRound(t *testing.T) {
 		t.Error("the bus is followed though nobody listens")
 	}
 	one, two := bufio.NewReader(w.listen(t)), bufio.NewReader(w.listen(t))
-	frame, err := appendFrame(nil, event.Event{Tag: "my/tag", Data: pack(t, wire.Map{{Key: "n", Value: int64(7)}, {Key: "_stamp", Value: "theirs"}})})
+	frame, err := appendFrame(nil, event.Event{Tag: "my/tag", Data: pack(t, value.Map{{Key: "n", Value: int64(7)}, {Key: "_stamp", Value: "theirs"}})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestEventsGoRound(t *testing.T) {
 			}
 		}
 	}
-	w.bus.Fire("salt/auth", wire.Map{{Key: "bytes", Value: []byte{0xff, 0xfe}}, {Key: "text", Value: "é"}})
+	w.bus.Fire("salt/auth", value.Map{{Key: "bytes", Value: []byte{0xff, 0xfe}}, {Key: "text", Value: "é"}})
 	tag, data := hear(t, one)
 	if raw, _ := data.Get("bytes"); tag != "salt/auth" || data.String("text") != "é" || !bytes.Equal(raw, []byte{0xc4, 2, 0xff, 0xfe}) {
 		t.Errorf("heard %s %v: bytes are not written as such", tag, data)
@@ -134,9 +134,9 @@ func TestEventsGoRound(t *testing.T) {
 	}
 }
 
-func pack(t testing.TB, m wire.Map) wire.Raw {
+func pack(t testing.TB, m value.Map) value.Raw {
 	t.Helper()
-	b, err := wire.PackNew(m)
+	b, err := value.PackNew(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestSlowListener(t *testing.T) {
 			}
 		}
 	}()
-	data := wire.Map{{Key: "x", Value: strings.Repeat("x", 1<<16)}}
+	data := value.Map{{Key: "x", Value: strings.Repeat("x", 1<<16)}}
 	n := 0
 	for ; figure(t, w.s.metrics.dropped) == 0 && n < 1000; n++ {
 		w.bus.Fire("x", data)
@@ -187,8 +187,8 @@ func TestSlowListener(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	w := serve(t, Options{MaxEvent: 1000, Untrue: map[string]string{"salt/key": "use another program"}})
-	long := wire.Map{{Key: "x", Value: strings.Repeat("x", 10000)}}
-	frame := func(tag string, data wire.Raw) []byte {
+	long := value.Map{{Key: "x", Value: strings.Repeat("x", 10000)}}
+	frame := func(tag string, data value.Raw) []byte {
 		b, err := appendFrame(nil, event.Event{Tag: tag, Data: data})
 		if err != nil {
 			t.Fatal(err)
@@ -211,8 +211,8 @@ func TestRefusals(t *testing.T) {
 		{"no tag", frame("", pack(t, nil)), whyFrame},
 		{"a tag that is no text", frame("\xff", pack(t, nil)), whyFrame},
 		{"a long tag", frame(strings.Repeat("t", maxTag+1), pack(t, nil)), whyFrame},
-		{"no map", frame("x", wire.Raw{0x93, 1, 2, 3}), whyFrame},
-		{"something behind it", frame("x", wire.Raw{0x80, 0}), whyFrame},
+		{"no map", frame("x", value.Raw{0x93, 1, 2, 3}), whyFrame},
+		{"something behind it", frame("x", value.Raw{0x80, 0}), whyFrame},
 	} {
 		before := figure(t, w.s.metrics.refused.WithLabelValues(c.why))
 		conn := w.dial(t, PullSocket)
@@ -341,7 +341,7 @@ func TestFraming(t *testing.T) {
 
 func FuzzReadBody(f *testing.F) {
 	for _, e := range []event.Event{
-		{Tag: "salt/job/1/ret/a", Data: pack(f, wire.Map{{Key: "id", Value: "a"}, {Key: "b", Value: []byte{0xff}}})}, {Tag: "x", Data: wire.Raw{0x80}},
+		{Tag: "salt/job/1/ret/a", Data: pack(f, value.Map{{Key: "id", Value: "a"}, {Key: "b", Value: []byte{0xff}}})}, {Tag: "x", Data: value.Raw{0x80}},
 	} {
 		b, err := appendFrame(nil, e)
 		if err != nil {
@@ -399,7 +399,7 @@ func FuzzReadBody(f *testing.F) {
 }
 
 func BenchmarkFrame(b *testing.B) {
-	e := event.Event{Tag: "salt/job/20261121093513244628/ret/web-a", Data: pack(b, wire.Map{
+	e := event.Event{Tag: "salt/job/20261121093513244628/ret/web-a", Data: pack(b, value.Map{
 		{Key: "id", Value: "web-a"}, {Key: "jid", Value: "20261121093513244628"}, {Key: "return", Value: true}, {Key: "retcode", Value: int64(0)},
 		{Key: "success", Value: true}, {Key: "fun", Value: "test.ping"}, {Key: "fun_args", Value: []any{}}, {Key: "cmd", Value: "_return"},
 		{Key: "_stamp", Value: "2026-11-21T09:35:13.244628"},

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"clustermaster/serve/event"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // Names below sock_dir, by which Salt's clients find them.
@@ -36,7 +36,7 @@ type Mesh interface {
 
 // Bus takes events that are fired here. It does not block.
 type Bus interface {
-	FireRawMap(tag string, data wire.RawMap)
+	FireRawMap(tag string, data value.RawMap)
 }
 
 // Deps is what a Server asks of others.

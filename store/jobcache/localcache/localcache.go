@@ -22,6 +22,7 @@ import (
 
 	"clustermaster/serve/event"
 	"clustermaster/store/jobcache"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -114,7 +115,7 @@ func New(o Options, d Deps) (*Cache, error) {
 
 // Keep writes a job before its order is answered, and its returns as they come. The job may have been kept before: its minions add up. The
 // returns of a nocache job are not written.
-func (c *Cache) Keep(jid string, load wire.Map, minions []string, nocache bool) {
+func (c *Cache) Keep(jid string, load value.Map, minions []string, nocache bool) {
 	err := c.write(jid, load, minions)
 	if err == nil && nocache {
 		err = replace(filepath.Join(c.folder(jid), noCacheFile), nil)
@@ -129,7 +130,7 @@ func (c *Cache) Keep(jid string, load wire.Map, minions []string, nocache bool) 
 	}
 }
 
-func (c *Cache) write(jid string, load wire.Map, minions []string) error {
+func (c *Cache) write(jid string, load value.Map, minions []string) error {
 	dir := c.folder(jid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +150,7 @@ func (c *Cache) write(jid string, load wire.Map, minions []string) error {
 func union(path string, minions []string) []string {
 	all := slices.Clone(minions)
 	if b, err := os.ReadFile(path); err == nil {
-		v, _ := wire.Unpack(b) // what can't be read is replaced
+		v, _ := value.Unpack(b) // what can't be read is replaced
 		before, _ := v.([]any)
 		for _, id := range before {
 			if id, is := id.(string); is {
@@ -181,13 +182,13 @@ func (c *Cache) writeReturn(jid, id string, r jobcache.Return) error {
 		}
 		return err
 	}
-	ret := wire.Map{{Key: "return", Value: fresh(r.Return)}}
+	ret := value.Map{{Key: "return", Value: fresh(r.Return)}}
 	for _, part := range []struct {
 		name string
-		raw  wire.Raw
+		raw  value.Raw
 	}{{"retcode", r.Retcode}, {"success", r.Success}} {
 		if len(part.raw) > 0 {
-			ret = append(ret, wire.Pair{Key: part.name, Value: fresh(part.raw)})
+			ret = append(ret, value.Pair{Key: part.name, Value: fresh(part.raw)})
 		}
 	}
 	if r.Out != "" {
@@ -199,7 +200,7 @@ func (c *Cache) writeReturn(jid, id string, r jobcache.Return) error {
 }
 
 // fresh is a value as it is packed anew, with text and bytes apart.
-func fresh(r wire.Raw) any {
+func fresh(r value.Raw) any {
 	v, err := r.Unpack()
 	if err != nil {
 		return nil
@@ -208,7 +209,7 @@ func fresh(r wire.Raw) any {
 }
 
 func replacePacked(path string, v any) error {
-	b, err := wire.PackNew(v)
+	b, err := value.PackNew(v)
 	if err != nil {
 		return err
 	}

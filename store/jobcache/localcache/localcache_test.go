@@ -15,6 +15,7 @@ import (
 	"clustermaster/serve/event"
 	"clustermaster/serve/event/eventtest"
 	"clustermaster/store/jobcache"
+	"clustermaster/value"
 	"clustermaster/wire"
 )
 
@@ -73,7 +74,7 @@ func (w *world) arrive(t *testing.T, jid, id string, r jobcache.Return) {
 	w.jobs.mu.Lock()
 	w.jobs.by[id] = r
 	w.jobs.mu.Unlock()
-	w.bus.Fire("salt/job/"+jid+"/ret/"+id, wire.Map{{Key: "id", Value: id}, {Key: "return", Value: "VALUE_TRIMMED"}})
+	w.bus.Fire("salt/job/"+jid+"/ret/"+id, value.Map{{Key: "id", Value: id}, {Key: "return", Value: "VALUE_TRIMMED"}})
 }
 
 func (w *world) read(t *testing.T, elem ...string) any {
@@ -82,7 +83,7 @@ func (w *world) read(t *testing.T, elem ...string) any {
 	if err != nil {
 		return nil
 	}
-	v, err := wire.Unpack(b)
+	v, err := value.Unpack(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,9 +99,9 @@ func eventually(t *testing.T, done func() bool) {
 	}
 }
 
-func pack(t *testing.T, v any) wire.Raw {
+func pack(t *testing.T, v any) value.Raw {
 	t.Helper()
-	b, err := wire.Pack(v)
+	b, err := value.Pack(v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,8 +117,8 @@ const (
 func TestKeepNoCache(t *testing.T) {
 	t.Parallel()
 	w := open(t, time.Hour)
-	w.c.Keep(jid, wire.Map{{Key: "fun", Value: "test.ping"}}, []string{"web-a"}, true)
-	if load, _ := w.read(t, saltsFolder, ".load.p").(wire.Map); load.String("fun") != "test.ping" {
+	w.c.Keep(jid, value.Map{{Key: "fun", Value: "test.ping"}}, []string{"web-a"}, true)
+	if load, _ := w.read(t, saltsFolder, ".load.p").(value.Map); load.String("fun") != "test.ping" {
 		t.Errorf("load: %v", load)
 	}
 	if info, err := os.Stat(filepath.Join(w.dir, saltsFolder, "nocache")); err != nil || info.Size() > 0 {
@@ -131,12 +132,12 @@ func TestKeepNoCache(t *testing.T) {
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	w := open(t, time.Hour)
-	w.c.Keep(jid, wire.Map{{Key: "fun", Value: "test.ping"}, {Key: "key", Value: "secret"}, {Key: "token", Value: "secret"}}, []string{"web-b", "web-a"}, false)
+	w.c.Keep(jid, value.Map{{Key: "fun", Value: "test.ping"}, {Key: "key", Value: "secret"}, {Key: "token", Value: "secret"}}, []string{"web-b", "web-a"}, false)
 	rel, err := filepath.Rel(w.dir, w.c.folder(jid))
 	if err != nil || rel != saltsFolder {
 		t.Errorf("the job lies in %s, Salt looks in %s", rel, saltsFolder)
 	}
-	load, _ := w.read(t, rel, ".load.p").(wire.Map)
+	load, _ := w.read(t, rel, ".load.p").(value.Map)
 	if load.String("fun") != "test.ping" || strings.Contains(string(pack(t, load)), "secret") {
 		t.Errorf("load: %v", load)
 	}
@@ -148,9 +149,9 @@ func TestKeep(t *testing.T) {
 
 	w.arrive(t, jid, "web-a", jobcache.Return{Return: pack(t, []any{true, []byte{0xff}}), Retcode: pack(t, int64(3)), Success: pack(t, false), Out: "nested"})
 	eventually(t, func() bool { return w.read(t, rel, "web-a", "return.p") != nil })
-	ret, _ := w.read(t, rel, "web-a", "return.p").(wire.Map)
+	ret, _ := w.read(t, rel, "web-a", "return.p").(value.Map)
 	code, _ := ret.Get("retcode")
-	if value, _ := ret.Get("return"); code != int64(3) || !slices.Equal(pack(t, value), pack(t, []any{true, []byte{0xff}})) {
+	if val, _ := ret.Get("return"); code != int64(3) || !slices.Equal(pack(t, val), pack(t, []any{true, []byte{0xff}})) {
 		t.Errorf("return: %v", ret)
 	}
 	if out := w.read(t, rel, "web-a", "out.p"); out != "nested" {
@@ -160,7 +161,7 @@ func TestKeep(t *testing.T) {
 	w.arrive(t, jid, "web-a", jobcache.Return{Return: pack(t, "again")})
 	w.arrive(t, jid, "web-b", jobcache.Return{Return: pack(t, true)})
 	eventually(t, func() bool { return w.read(t, rel, "web-b", "return.p") != nil })
-	if again, _ := w.read(t, rel, "web-a", "return.p").(wire.Map); again.String("return") == "again" {
+	if again, _ := w.read(t, rel, "web-a", "return.p").(value.Map); again.String("return") == "again" {
 		t.Error("a second return replaced the first one")
 	}
 	if strings.Count(w.log.String(), "level=WARN") != 1 || !strings.Contains(w.log.String(), "has no folder") {
@@ -175,7 +176,7 @@ func TestFollowersEnd(t *testing.T) {
 	t.Parallel()
 	w := open(t, 0)
 	for i := range maxFollowed + 1 {
-		w.c.Keep(wire.JID(time.Unix(int64(i), 0)), wire.Map{{Key: "fun", Value: "x"}}, []string{"web-a"}, false)
+		w.c.Keep(wire.JID(time.Unix(int64(i), 0)), value.Map{{Key: "fun", Value: "x"}}, []string{"web-a"}, false)
 	}
 	if !strings.Contains(w.log.String(), "too many jobs at a time") || strings.Count(w.log.String(), "level=WARN") != 1 {
 		t.Errorf("log: %s", w.log)
@@ -188,8 +189,8 @@ func TestFollowersEnd(t *testing.T) {
 func TestClean(t *testing.T) {
 	t.Parallel()
 	w := open(t, time.Hour)
-	w.c.Keep("1", wire.Map{}, nil, false)
-	w.c.Keep("2", wire.Map{}, nil, false)
+	w.c.Keep("1", value.Map{}, nil, false)
+	w.c.Keep("2", value.Map{}, nil, false)
 	old := time.Now().Add(-2 * time.Hour)
 	if err := os.Chtimes(filepath.Join(w.c.folder("1"), "jid"), old, old); err != nil {
 		t.Fatal(err)

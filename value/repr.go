@@ -1,29 +1,69 @@
-package pytext
+package value
 
 import (
+	"fmt"
 	"math"
+	"math/big"
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"clustermaster/wire"
 )
 
-// Repr is Python's repr(v) of a wire value.
+// Repr is Python's repr(v) of a value.
 func Repr(v any) string {
 	var b strings.Builder
 	appendRepr(&b, v)
 	return b.String()
 }
 
-// Str is Python's str(v): text as it is, everything else as Repr.
+// Str is Python's str(v): text as it is, a Time as date and time of day, everything else as Repr.
 func Str(v any) string {
-	if s, ok := v.(string); ok {
-		return s
+	switch v := v.(type) {
+	case string:
+		return v
+	case Time:
+		return clock(v.Time)
+	case time.Time:
+		return clock(v)
 	}
 	return Repr(v)
+}
+
+func clock(t time.Time) string {
+	if t.Nanosecond()/1000 == 0 {
+		return t.Format("2006-01-02 15:04:05")
+	}
+	return t.Format("2006-01-02 15:04:05.000000")
+}
+
+// reprTime is repr of a datetime: a second of 0 without microseconds is left out.
+func reprTime(t time.Time) string {
+	parts := []int{t.Year(), int(t.Month()), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond() / 1000}
+	for len(parts) > 5 && parts[len(parts)-1] == 0 {
+		parts = parts[:len(parts)-1]
+	}
+	return "datetime.datetime(" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(parts)), ", "), "[]") + ")"
+}
+
+// other writes values that have no literal in Python.
+func other(v any) string {
+	switch x := v.(type) {
+	case Time:
+		return reprTime(x.Time)
+	case time.Time:
+		return reprTime(x)
+	case Const:
+		if x.Value == nil {
+			return "<Constant." + x.Name + ">"
+		}
+		return "<Constant." + x.Name + " value=" + Str(x.Value) + ">"
+	case fmt.Stringer:
+		return x.String()
+	}
+	return fmt.Sprint(v)
 }
 
 // Float is Python's repr of a float: the shortest digits that read back as f, with an exponent below 1e-4 and from 1e16 on.
@@ -76,11 +116,13 @@ func Int(v any) (string, bool) {
 		return strconv.FormatUint(uint64(n), 10), true
 	case uint8:
 		return strconv.FormatUint(uint64(n), 10), true
+	case *big.Int:
+		return n.String(), true
 	}
 	return "", false
 }
 
-// Plain brings the Go conveniences that stand beside wire values (map[string]any, []string, wire.Raw, float32) to their wire form: Map, []any,
+// Plain brings the Go conveniences that stand beside wire values (map[string]any, []string, Raw, float32) to their wire form: Map, []any,
 // the decoded value, float64. Only the outermost level is changed. A Raw that does not decode becomes bytes.
 func Plain(v any) any {
 	switch x := v.(type) {
@@ -90,9 +132,9 @@ func Plain(v any) any {
 			keys = append(keys, k)
 		}
 		sort.Strings(keys)
-		m := make(wire.Map, 0, len(x))
+		m := make(Map, 0, len(x))
 		for _, k := range keys {
-			m = append(m, wire.Pair{Key: k, Value: x[k]})
+			m = append(m, Pair{Key: k, Value: x[k]})
 		}
 		return m
 	case []string:
@@ -101,8 +143,8 @@ func Plain(v any) any {
 			l[i] = s
 		}
 		return l
-	case wire.Raw:
-		d, err := wire.Unpack(x)
+	case Raw:
+		d, err := Unpack(x)
 		if err != nil {
 			return []byte(x)
 		}
@@ -138,7 +180,9 @@ func appendRepr(b *strings.Builder, v any) {
 			appendRepr(b, e)
 		}
 		b.WriteByte(']')
-	case wire.Map:
+	case Set:
+		appendSet(b, x)
+	case Map:
 		b.WriteByte('{')
 		for i, p := range x {
 			if i > 0 {
@@ -156,6 +200,21 @@ func appendRepr(b *strings.Builder, v any) {
 		}
 		b.WriteString(other(x))
 	}
+}
+
+func appendSet(b *strings.Builder, s Set) {
+	if len(s) == 0 {
+		b.WriteString("set()")
+		return
+	}
+	b.WriteByte('{')
+	for i, e := range s {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		appendRepr(b, e)
+	}
+	b.WriteByte('}')
 }
 
 // appendQuoted writes a text literal: single quotes unless only double ones save escapes.

@@ -1,4 +1,4 @@
-package pytext
+package value
 
 import (
 	"regexp"
@@ -11,7 +11,7 @@ var integer = regexp.MustCompile(`^[+-]?[0-9]+(_[0-9]+)*$`)
 // ParseInt is Python's int(s) of a text: decimal, with blanks around it and single underscores between digits. It reports false for what is none,
 // and for what does not fit.
 func ParseInt(s string) (int, bool) {
-	s = strings.TrimSpace(s)
+	s = strings.TrimFunc(s, IsSpace)
 	if !integer.MatchString(s) {
 		return 0, false
 	}

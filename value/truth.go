@@ -1,6 +1,4 @@
-package pytext
-
-import "clustermaster/wire"
+package value
 
 // Truth is Python's bool(v) of a wire value.
 func Truth(v any) bool {
@@ -17,7 +15,9 @@ func Truth(v any) bool {
 		return x != 0
 	case []any:
 		return len(x) > 0
-	case wire.Map:
+	case Map:
+		return len(x) > 0
+	case Set:
 		return len(x) > 0
 	default:
 		if s, ok := Int(x); ok {

@@ -1,4 +1,4 @@
-package wire
+package value
 
 import (
 	"fmt"
@@ -24,17 +24,17 @@ type RawMap []RawPair
 // UnpackRawMap decodes the top level of b, which must hold one map. Values share b's memory. It accepts exactly what
 // UnpackMap accepts.
 func UnpackRawMap(b []byte) (RawMap, error) {
-	h, err := readHead(b, 0)
+	h, err := ReadHead(b, 0)
 	if err != nil {
 		return nil, err
 	}
-	if h.kind != kindMap {
+	if h.Kind != KindMap {
 		return nil, fmt.Errorf("unpack map: %w", ErrMalformed)
 	}
 	s := scanner{b: b}
-	out := make(RawMap, 0, min(h.n, 64)) // the head's count is only a claim
-	pos := h.end
-	for range h.n {
+	out := make(RawMap, 0, min(h.N, 64)) // the head's count is only a claim
+	pos := h.End
+	for range h.N {
 		behind, end, err := s.pair(pos, 1)
 		if err != nil {
 			return nil, err
@@ -53,49 +53,33 @@ func UnpackRawMap(b []byte) (RawMap, error) {
 // Entries calls fn with each key and value of r, which must be one map, in wire order and still encoded, sharing r's memory: for
 // those who want few of many keys. It fails on what UnpackMap refuses; fn was called with the entries before that.
 func (r Raw) Entries(fn func(key, value Raw)) error {
-	h, err := readHead(r, 0)
-	if err != nil {
-		return err
+	isMap, err := Scan(r, 0, func(key, value Raw, _ int64) { fn(key, value) })
+	if err == nil && !isMap {
+		err = fmt.Errorf("unpack map: %w", ErrMalformed)
 	}
-	if h.kind != kindMap {
-		return fmt.Errorf("unpack map: %w", ErrMalformed)
-	}
-	s := scanner{b: r}
-	pos := h.end
-	for range h.n {
-		behind, end, err := s.pair(pos, 1)
-		if err != nil {
-			return err
-		}
-		fn(r[pos:behind:behind], r[behind:end:end])
-		pos = end
-	}
-	if pos != len(r) {
-		return malformed(pos, "trailing bytes")
-	}
-	return nil
+	return err
 }
 
-// textKey finds the value that Map.Get finds once r is decoded, without allocating; empty if it is not there. r was
+// Lookup finds the value that Map.Get finds once r is decoded, without allocating; empty if it is not there. r was
 // scanned, and must be a map.
-func (r Raw) textKey(key string) (value Raw) {
-	h, err := readHead(r, 0)
-	if err != nil || h.kind != kindMap {
+func (r Raw) Lookup(key string) (value Raw) {
+	h, err := ReadHead(r, 0)
+	if err != nil || h.Kind != KindMap {
 		return nil
 	}
 	s := scanner{b: r}
-	pos := h.end
-	for range h.n {
+	pos := h.End
+	for range h.N {
 		behind, end, err := s.pair(pos, 1)
 		if err != nil {
 			return nil
 		}
-		k, err := readHead(r, pos)
+		k, err := ReadHead(r, pos)
 		if err != nil {
 			return nil
 		}
-		text := k.kind == kindRaw || k.kind == kindExt && k.ext != extTime && k.ext != extConst
-		if text && string(r[k.end:behind]) == key {
+		text := k.Kind == KindRaw || k.Kind == KindExt && k.Ext != extTime && k.Ext != ExtConst
+		if text && string(r[k.End:behind]) == key {
 			value = r[behind:end:end]
 		}
 		pos = end
@@ -106,7 +90,7 @@ func (r Raw) textKey(key string) (value Raw) {
 // rawKey reads an encoded map key; one that is not text is returned encoded, with other set.
 func rawKey(r Raw) (key string, other bool) {
 	if s, ok := r.Bytes(); ok && utf8.Valid(s) {
-		return intern(s), false
+		return Intern(s), false
 	}
 	return string(r), true
 }
@@ -192,8 +176,8 @@ func (r Raw) value() (any, error) {
 	return Unpack(r)
 }
 
-// intern returns s as a string, without allocating for the keys that every request carries.
-func intern(s []byte) string {
+// Intern returns s as a string, without allocating for the keys that every request carries.
+func Intern(s []byte) string {
 	if k, ok := known[string(s)]; ok {
 		return k
 	}

@@ -1,4 +1,4 @@
-package pytext
+package value
 
 import (
 	"slices"

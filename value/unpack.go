@@ -1,4 +1,4 @@
-package wire
+package value
 
 import (
 	"encoding/binary"
@@ -56,40 +56,40 @@ func (d *decoder) value(pos, depth int) (any, int, error) {
 	if depth > MaxDepth {
 		return nil, 0, malformed(pos, "nested too deep")
 	}
-	h, err := readHead(d.b, pos)
+	h, err := ReadHead(d.b, pos)
 	if err != nil {
 		return nil, 0, err
 	}
-	switch h.kind {
-	case kindNil:
-		return nil, h.end, nil
-	case kindFalse:
-		return false, h.end, nil
-	case kindTrue:
-		return true, h.end, nil
-	case kindInt:
-		return int64(h.bits), h.end, nil
-	case kindUint:
-		return h.bits, h.end, nil
-	case kindFloat:
-		return math.Float64frombits(h.bits), h.end, nil
-	case kindRaw:
+	switch h.Kind {
+	case KindNil:
+		return nil, h.End, nil
+	case KindFalse:
+		return false, h.End, nil
+	case KindTrue:
+		return true, h.End, nil
+	case KindInt:
+		return int64(h.Bits), h.End, nil
+	case KindUint:
+		return h.Bits, h.End, nil
+	case KindFloat:
+		return math.Float64frombits(h.Bits), h.End, nil
+	case KindRaw:
 		v, err := d.raw(h, pos)
-		return v, h.end + h.n, err
-	case kindExt:
+		return v, h.End + h.N, err
+	case KindExt:
 		v, err := d.ext(h, pos, depth)
-		return v, h.end + h.n, err
-	case kindArray:
+		return v, h.End + h.N, err
+	case KindArray:
 		return d.array(h, depth)
 	default:
 		return d.dict(h, depth)
 	}
 }
 
-func (d *decoder) raw(h head, pos int) (any, error) {
-	s := d.b[h.end : h.end+h.n : h.end+h.n]
+func (d *decoder) raw(h Head, pos int) (any, error) {
+	s := d.b[h.End : h.End+h.N : h.End+h.N]
 	switch {
-	case d.fresh && h.bin:
+	case d.fresh && h.Bin:
 		return s, nil
 	case utf8.Valid(s):
 		return string(s), nil
@@ -99,11 +99,11 @@ func (d *decoder) raw(h head, pos int) (any, error) {
 	return s, nil
 }
 
-func (d *decoder) array(h head, depth int) (any, int, error) {
-	if d.budget -= h.n; d.budget < 0 {
-		return nil, 0, malformed(h.end, "array longer than input")
+func (d *decoder) array(h Head, depth int) (any, int, error) {
+	if d.budget -= h.N; d.budget < 0 {
+		return nil, 0, malformed(h.End, "array longer than input")
 	}
-	out, pos := make([]any, h.n), h.end
+	out, pos := make([]any, h.N), h.End
 	var err error
 	for i := range out {
 		if out[i], pos, err = d.value(pos, depth+1); err != nil {
@@ -113,11 +113,11 @@ func (d *decoder) array(h head, depth int) (any, int, error) {
 	return out, pos, nil
 }
 
-func (d *decoder) dict(h head, depth int) (any, int, error) {
-	if d.budget -= 2 * h.n; d.budget < 0 {
-		return nil, 0, malformed(h.end, "map longer than input")
+func (d *decoder) dict(h Head, depth int) (any, int, error) {
+	if d.budget -= 2 * h.N; d.budget < 0 {
+		return nil, 0, malformed(h.End, "map longer than input")
 	}
-	out, pos := make(Map, h.n), h.end
+	out, pos := make(Map, h.N), h.End
 	var err error
 	for i := range out {
 		if err = checkKey(d.b, pos); err != nil {
@@ -133,16 +133,16 @@ func (d *decoder) dict(h head, depth int) (any, int, error) {
 	return out, pos, nil
 }
 
-func (d *decoder) ext(h head, pos, depth int) (any, error) {
-	s := d.b[h.end : h.end+h.n : h.end+h.n]
-	switch h.ext {
+func (d *decoder) ext(h Head, pos, depth int) (any, error) {
+	s := d.b[h.End : h.End+h.N : h.End+h.N]
+	switch h.Ext {
 	case extTime:
 		t, err := parseTime(s, pos)
 		if err != nil {
 			return nil, err
 		}
 		return Time{t}, nil
-	case extConst:
+	case ExtConst:
 		in := decoder{b: s, budget: d.budget, fresh: true}
 		v, end, err := in.value(0, depth+1)
 		d.budget = in.budget
@@ -186,57 +186,59 @@ func checkKey(b []byte, pos int) error {
 	return nil
 }
 
-type kind uint8
+// Kind is the family of one encoded value.
+type Kind uint8
 
 const (
-	kindNil kind = iota
-	kindFalse
-	kindTrue
-	kindInt   // bits is an int64
-	kindUint  // bits is above MaxInt64
-	kindFloat // bits of a float64
-	kindRaw   // n bytes follow
-	kindExt   // n bytes follow, ext is their code
-	kindArray // n values follow
-	kindMap   // n keys and values follow
+	KindNil Kind = iota
+	KindFalse
+	KindTrue
+	KindInt   // Bits is an int64
+	KindUint  // Bits is above MaxInt64
+	KindFloat // Bits of a float64
+	KindRaw   // N bytes follow
+	KindExt   // N bytes follow, Ext is their code
+	KindArray // N values follow
+	KindMap   // N keys and values follow
 )
 
-// head is a decoded type byte with its argument. n is never more than what the input can hold.
-type head struct {
-	kind kind
-	bin  bool // kindRaw: written as bin
-	ext  int8
-	n    int
-	bits uint64
-	end  int // offset behind the head
+// Head is a decoded type byte with its argument. N is never more than what the input can hold.
+type Head struct {
+	Kind Kind
+	Bin  bool // KindRaw: written as bin
+	Ext  int8
+	N    int
+	Bits uint64
+	End  int // offset behind the head
 }
 
-func readHead(b []byte, pos int) (head, error) {
+// ReadHead reads the type byte at pos and its argument. It is ErrMalformed for a head that promises more than b has.
+func ReadHead(b []byte, pos int) (Head, error) {
 	if pos >= len(b) {
-		return head{}, malformed(pos, "value cut off")
+		return Head{}, malformed(pos, "value cut off")
 	}
 	c := b[pos]
 	pos++
 	switch {
 	case c < 0x80:
-		return head{kind: kindInt, bits: uint64(c), end: pos}, nil
+		return Head{Kind: KindInt, Bits: uint64(c), End: pos}, nil
 	case c >= 0xe0:
-		return head{kind: kindInt, bits: uint64(int64(int8(c))), end: pos}, nil
+		return Head{Kind: KindInt, Bits: uint64(int64(int8(c))), End: pos}, nil
 	case c < 0x90:
-		return sized(b, head{kind: kindMap, n: int(c & 0x0f), end: pos})
+		return sized(b, Head{Kind: KindMap, N: int(c & 0x0f), End: pos})
 	case c < 0xa0:
-		return sized(b, head{kind: kindArray, n: int(c & 0x0f), end: pos})
+		return sized(b, Head{Kind: KindArray, N: int(c & 0x0f), End: pos})
 	case c < 0xc0:
-		return sized(b, head{kind: kindRaw, n: int(c & 0x1f), end: pos})
+		return sized(b, Head{Kind: KindRaw, N: int(c & 0x1f), End: pos})
 	}
 	f := forms[c-0xc0]
 	if !f.ok {
-		return head{}, malformed(pos-1, "unused type byte")
+		return Head{}, malformed(pos-1, "unused type byte")
 	}
 	if len(b)-pos < int(f.width) {
-		return head{}, malformed(pos-1, "value cut off")
+		return Head{}, malformed(pos-1, "value cut off")
 	}
-	h := head{kind: f.kind, end: pos + int(f.width)}
+	h := Head{Kind: f.kind, End: pos + int(f.width)}
 	var arg uint64
 	switch f.width {
 	case 1:
@@ -249,48 +251,48 @@ func readHead(b []byte, pos int) (head, error) {
 		arg = binary.BigEndian.Uint64(b[pos:])
 	}
 	switch f.kind {
-	case kindNil, kindFalse, kindTrue:
+	case KindNil, KindFalse, KindTrue:
 		return h, nil
-	case kindInt:
-		h.bits = arg
+	case KindInt:
+		h.Bits = arg
 		if f.signed { // extend the sign
 			shift := 64 - 8*uint(f.width)
-			h.bits = uint64(int64(arg<<shift) >> shift)
+			h.Bits = uint64(int64(arg<<shift) >> shift)
 		} else if arg > math.MaxInt64 {
-			h.kind = kindUint
+			h.Kind = KindUint
 		}
 		return h, nil
-	case kindFloat:
-		h.bits = arg
+	case KindFloat:
+		h.Bits = arg
 		if f.width == 4 {
-			h.bits = math.Float64bits(float64(math.Float32frombits(uint32(arg))))
+			h.Bits = math.Float64bits(float64(math.Float32frombits(uint32(arg))))
 		}
 		return h, nil
-	case kindExt:
+	case KindExt:
 		if f.fixed > 0 {
 			arg = uint64(f.fixed)
 		}
-		if h.end >= len(b) {
-			return head{}, malformed(pos-1, "value cut off")
+		if h.End >= len(b) {
+			return Head{}, malformed(pos-1, "value cut off")
 		}
-		h.ext = int8(b[h.end])
-		h.end++
+		h.Ext = int8(b[h.End])
+		h.End++
 	}
 	if arg > uint64(len(b)) {
-		return head{}, malformed(pos-1, "value longer than input")
+		return Head{}, malformed(pos-1, "value longer than input")
 	}
-	h.bin, h.n = f.bin, int(arg)
+	h.Bin, h.N = f.bin, int(arg)
 	return sized(b, h)
 }
 
 // sized refuses a head that promises more than the input has left.
-func sized(b []byte, h head) (head, error) {
-	least := h.n
-	if h.kind == kindMap {
-		least = 2 * h.n
+func sized(b []byte, h Head) (Head, error) {
+	least := h.N
+	if h.Kind == KindMap {
+		least = 2 * h.N
 	}
-	if least > len(b)-h.end {
-		return head{}, malformed(h.end, "value longer than input")
+	if least > len(b)-h.End {
+		return Head{}, malformed(h.End, "value longer than input")
 	}
 	return h, nil
 }
@@ -298,40 +300,40 @@ func sized(b []byte, h head) (head, error) {
 // forms describes the type bytes c0 to df: how wide their big-endian argument is, and what it means.
 var forms = [32]struct {
 	ok, signed, bin bool
-	kind            kind
+	kind            Kind
 	width, fixed    uint8
 }{
-	0x00: {ok: true, kind: kindNil},
-	0x02: {ok: true, kind: kindFalse},
-	0x03: {ok: true, kind: kindTrue},
-	0x04: {ok: true, kind: kindRaw, width: 1, bin: true},
-	0x05: {ok: true, kind: kindRaw, width: 2, bin: true},
-	0x06: {ok: true, kind: kindRaw, width: 4, bin: true},
-	0x07: {ok: true, kind: kindExt, width: 1},
-	0x08: {ok: true, kind: kindExt, width: 2},
-	0x09: {ok: true, kind: kindExt, width: 4},
-	0x0a: {ok: true, kind: kindFloat, width: 4},
-	0x0b: {ok: true, kind: kindFloat, width: 8},
-	0x0c: {ok: true, kind: kindInt, width: 1},
-	0x0d: {ok: true, kind: kindInt, width: 2},
-	0x0e: {ok: true, kind: kindInt, width: 4},
-	0x0f: {ok: true, kind: kindInt, width: 8},
-	0x10: {ok: true, kind: kindInt, width: 1, signed: true},
-	0x11: {ok: true, kind: kindInt, width: 2, signed: true},
-	0x12: {ok: true, kind: kindInt, width: 4, signed: true},
-	0x13: {ok: true, kind: kindInt, width: 8, signed: true},
-	0x14: {ok: true, kind: kindExt, fixed: 1},
-	0x15: {ok: true, kind: kindExt, fixed: 2},
-	0x16: {ok: true, kind: kindExt, fixed: 4},
-	0x17: {ok: true, kind: kindExt, fixed: 8},
-	0x18: {ok: true, kind: kindExt, fixed: 16},
-	0x19: {ok: true, kind: kindRaw, width: 1},
-	0x1a: {ok: true, kind: kindRaw, width: 2},
-	0x1b: {ok: true, kind: kindRaw, width: 4},
-	0x1c: {ok: true, kind: kindArray, width: 2},
-	0x1d: {ok: true, kind: kindArray, width: 4},
-	0x1e: {ok: true, kind: kindMap, width: 2},
-	0x1f: {ok: true, kind: kindMap, width: 4},
+	0x00: {ok: true, kind: KindNil},
+	0x02: {ok: true, kind: KindFalse},
+	0x03: {ok: true, kind: KindTrue},
+	0x04: {ok: true, kind: KindRaw, width: 1, bin: true},
+	0x05: {ok: true, kind: KindRaw, width: 2, bin: true},
+	0x06: {ok: true, kind: KindRaw, width: 4, bin: true},
+	0x07: {ok: true, kind: KindExt, width: 1},
+	0x08: {ok: true, kind: KindExt, width: 2},
+	0x09: {ok: true, kind: KindExt, width: 4},
+	0x0a: {ok: true, kind: KindFloat, width: 4},
+	0x0b: {ok: true, kind: KindFloat, width: 8},
+	0x0c: {ok: true, kind: KindInt, width: 1},
+	0x0d: {ok: true, kind: KindInt, width: 2},
+	0x0e: {ok: true, kind: KindInt, width: 4},
+	0x0f: {ok: true, kind: KindInt, width: 8},
+	0x10: {ok: true, kind: KindInt, width: 1, signed: true},
+	0x11: {ok: true, kind: KindInt, width: 2, signed: true},
+	0x12: {ok: true, kind: KindInt, width: 4, signed: true},
+	0x13: {ok: true, kind: KindInt, width: 8, signed: true},
+	0x14: {ok: true, kind: KindExt, fixed: 1},
+	0x15: {ok: true, kind: KindExt, fixed: 2},
+	0x16: {ok: true, kind: KindExt, fixed: 4},
+	0x17: {ok: true, kind: KindExt, fixed: 8},
+	0x18: {ok: true, kind: KindExt, fixed: 16},
+	0x19: {ok: true, kind: KindRaw, width: 1},
+	0x1a: {ok: true, kind: KindRaw, width: 2},
+	0x1b: {ok: true, kind: KindRaw, width: 4},
+	0x1c: {ok: true, kind: KindArray, width: 2},
+	0x1d: {ok: true, kind: KindArray, width: 4},
+	0x1e: {ok: true, kind: KindMap, width: 2},
+	0x1f: {ok: true, kind: KindMap, width: 4},
 }
 
 func malformed(pos int, what string) error {

@@ -1,4 +1,4 @@
-package wire
+package value
 
 import (
 	"encoding/binary"
@@ -15,14 +15,14 @@ const MaxDepth = 512
 
 const (
 	extTime  = 78
-	extConst = 79
+	ExtConst = 79
 )
 
-// ErrUnpackable is returned for a Go value that has no form on the wire.
+// ErrUnpackable is returned for a Go value that has no form on the
 var ErrUnpackable = errors.New("value can't be packed")
 
 // Pack encodes v as Salt does: old specification, text and bytes both in the raw family, integers in the shortest
-// form. It takes nil, bool, all integers, *big.Int, floats, string, []byte, []any, []string, []Map, []Raw, Map, RawMap, Raw,
+// form. It takes nil, bool, all integers, *big.Int, floats, string, []byte, []any, Set, []string, []Map, []Raw, Map, RawMap, Raw,
 // map[string]any and map[string]string (keys sorted), Time, time.Time and Const. Anything else, or nesting deeper than
 // MaxDepth, is ErrUnpackable.
 func Pack(v any) ([]byte, error) { return AppendPack(nil, v) }
@@ -95,6 +95,8 @@ func (p *packer) value(v any, depth int) error {
 		return p.rawMap(v)
 	case []any:
 		return packArray(p, v, depth)
+	case Set:
+		return packArray(p, v, depth)
 	case []string:
 		return packArray(p, v, depth)
 	case []Map:
@@ -160,7 +162,7 @@ func (p *packer) key(k any, depth int) error {
 	switch k := k.(type) {
 	case string:
 		return p.text(k)
-	case Map, RawMap, []any, []string, []Map, []Raw, map[string]any, map[string]string:
+	case Map, RawMap, Set, []any, []string, []Map, []Raw, map[string]any, map[string]string:
 		return fmt.Errorf("pack map key of type %T: %w", k, ErrUnpackable)
 	}
 	return p.value(k, depth)
@@ -207,13 +209,13 @@ func (p *packer) constant(c Const, depth int) error {
 	n := len(in.b)
 	switch {
 	case n == 4 || n == 8 || n == 16: // 1 and 2 can't be: array head, name head, value
-		p.b = append(p.b, map[int]byte{4: 0xd6, 8: 0xd7, 16: 0xd8}[n], extConst)
+		p.b = append(p.b, map[int]byte{4: 0xd6, 8: 0xd7, 16: 0xd8}[n], ExtConst)
 	case n < 1<<8:
-		p.b = append(p.b, 0xc7, byte(n), extConst)
+		p.b = append(p.b, 0xc7, byte(n), ExtConst)
 	case n < 1<<16:
-		p.b = append(binary.BigEndian.AppendUint16(append(p.b, 0xc8), uint16(n)), extConst)
+		p.b = append(binary.BigEndian.AppendUint16(append(p.b, 0xc8), uint16(n)), ExtConst)
 	case uint64(n) < 1<<32:
-		p.b = append(binary.BigEndian.AppendUint32(append(p.b, 0xc9), uint32(n)), extConst)
+		p.b = append(binary.BigEndian.AppendUint32(append(p.b, 0xc9), uint32(n)), ExtConst)
 	default:
 		return tooLong(n)
 	}
@@ -225,7 +227,7 @@ func (p *packer) text(s string) error {
 	var err error
 	if p.fresh && len(s) >= 32 && len(s) < 256 {
 		p.b = append(p.b, 0xd9, byte(len(s)))
-	} else if p.b, err = appendRawHead(p.b, len(s)); err != nil {
+	} else if p.b, err = AppendTextHead(p.b, len(s)); err != nil {
 		return err
 	}
 	p.b = append(p.b, s...)
@@ -236,7 +238,7 @@ func (p *packer) bytes(s []byte) error {
 	var err error
 	switch n := len(s); {
 	case !p.fresh:
-		p.b, err = appendRawHead(p.b, n)
+		p.b, err = AppendTextHead(p.b, n)
 	case n < 1<<8:
 		p.b = append(p.b, 0xc4, byte(n))
 	case n < 1<<16:
@@ -306,8 +308,8 @@ func (p *packer) mapHead(n int) error {
 	return nil
 }
 
-// appendRawHead writes the head of a text or byte string of n bytes in the old specification.
-func appendRawHead(dst []byte, n int) ([]byte, error) {
+// AppendTextHead appends the head of a text or byte string of n bytes in the old specification.
+func AppendTextHead(dst []byte, n int) ([]byte, error) {
 	switch {
 	case n < 32:
 		return append(dst, 0xa0|byte(n)), nil

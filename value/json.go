@@ -1,13 +1,10 @@
-package pytext
+package value
 
 import (
 	"errors"
 	"fmt"
 	"math"
-	"sort"
 	"strings"
-
-	"clustermaster/wire"
 )
 
 // ErrJSON tells that Python's json.dumps would have raised a TypeError for the value: a key that is no scalar, or keys of several types
@@ -56,7 +53,7 @@ func appendJSON(b *strings.Builder, v any, style JSONStyle, depth int) error {
 			}
 		}
 		closeLevel(b, style, depth, ']')
-	case wire.Map:
+	case Map:
 		return appendJSONMap(b, x, style, depth)
 	default:
 		if s, ok := Int(x); ok {
@@ -68,13 +65,13 @@ func appendJSON(b *strings.Builder, v any, style JSONStyle, depth int) error {
 	return nil
 }
 
-func appendJSONMap(b *strings.Builder, m wire.Map, style JSONStyle, depth int) error {
+func appendJSONMap(b *strings.Builder, m Map, style JSONStyle, depth int) error {
 	if len(m) == 0 {
 		b.WriteString("{}")
 		return nil
 	}
 	if style.SortKeys {
-		sorted, ok := SortedPairs(m)
+		sorted, ok := Sorted(m)
 		if !ok {
 			return fmt.Errorf("sort keys of a map: %w", ErrJSON)
 		}
@@ -181,51 +178,4 @@ func appendJSONString(b *strings.Builder, s string) {
 		}
 	}
 	b.WriteByte('"')
-}
-
-// SortedPairs is a copy of m in the order of sorted(m) in Python. It reports false, and the copy in its old order, when the keys are of types
-// that Python can't compare with each other.
-func SortedPairs(m wire.Map) (wire.Map, bool) {
-	out := append(wire.Map(nil), m...)
-	texts, numbers := 0, 0
-	for _, p := range out {
-		switch p.Key.(type) {
-		case string:
-			texts++
-		case float64, bool:
-			numbers++
-		default:
-			if _, ok := Int(p.Key); ok {
-				numbers++
-			}
-		}
-	}
-	switch len(out) {
-	case texts:
-		sort.SliceStable(out, func(i, j int) bool { return out[i].Key.(string) < out[j].Key.(string) })
-	case numbers:
-		sort.SliceStable(out, func(i, j int) bool { return number(out[i].Key) < number(out[j].Key) })
-	default:
-		return out, len(out) < 2
-	}
-	return out, true
-}
-
-func number(v any) float64 {
-	switch x := v.(type) {
-	case float64:
-		return x
-	case bool:
-		if x {
-			return 1
-		}
-		return 0
-	case int64:
-		return float64(x)
-	case uint64:
-		return float64(x)
-	case int:
-		return float64(x)
-	}
-	return 0
 }

@@ -1,4 +1,4 @@
-package wire
+package value
 
 import (
 	"slices"
@@ -32,7 +32,7 @@ func (m Map) String(key string) string {
 // Bytes returns the value of key as bytes, text included; nil if it is absent or neither.
 func (m Map) Bytes(key string) []byte {
 	v, _ := m.Get(key)
-	b, _ := toBytes(v)
+	b, _ := BytesOf(v)
 	return b
 }
 
@@ -66,6 +66,9 @@ func (m Map) index(key string) int {
 	return -1
 }
 
+// Set holds the members of a YAML !!set in the order of its source. Pack writes it as a list.
+type Set []any
+
 // Raw is one encoded msgpack value, passed through untouched. An empty Raw packs as nil.
 type Raw []byte
 
@@ -80,8 +83,8 @@ func (r Raw) IsNil() bool { return len(r) == 0 || (len(r) == 1 && r[0] == 0xc0) 
 
 // IsMap reports whether the value is a map.
 func (r Raw) IsMap() bool {
-	h, err := readHead(r, 0)
-	return err == nil && h.kind == kindMap
+	h, err := ReadHead(r, 0)
+	return err == nil && h.Kind == KindMap
 }
 
 // Text returns the value if it is text.
@@ -95,30 +98,30 @@ func (r Raw) Text() (string, bool) {
 
 // Bytes returns the content of a text or byte string, sharing memory with r.
 func (r Raw) Bytes() ([]byte, bool) {
-	h, err := readHead(r, 0)
-	if err != nil || h.kind != kindRaw {
+	h, err := ReadHead(r, 0)
+	if err != nil || h.Kind != KindRaw {
 		return nil, false
 	}
-	return r[h.end : h.end+h.n : h.end+h.n], true
+	return r[h.End : h.End+h.N : h.End+h.N], true
 }
 
 // AllText reports whether all text within r, one value, is UTF-8, as readers of the new specification expect. Bytes that are written as such
 // may be anything.
 func (r Raw) AllText() bool {
 	for pos := 0; pos < len(r); {
-		h, err := readHead(r, pos)
+		h, err := ReadHead(r, pos)
 		if err != nil {
 			return false
 		}
-		pos = h.end
-		switch h.kind {
-		case kindRaw:
-			pos += h.n
-			if !h.bin && !utf8.Valid(r[h.end:pos]) {
+		pos = h.End
+		switch h.Kind {
+		case KindRaw:
+			pos += h.N
+			if !h.Bin && !utf8.Valid(r[h.End:pos]) {
 				return false
 			}
-		case kindExt:
-			pos += h.n
+		case KindExt:
+			pos += h.N
 		}
 	}
 	return true
@@ -126,20 +129,20 @@ func (r Raw) AllText() bool {
 
 // Int returns the value if it is an integer that fits.
 func (r Raw) Int() (int64, bool) {
-	h, err := readHead(r, 0)
-	if err != nil || h.kind != kindInt {
+	h, err := ReadHead(r, 0)
+	if err != nil || h.Kind != KindInt {
 		return 0, false
 	}
-	return int64(h.bits), true
+	return int64(h.Bits), true
 }
 
 // Bool returns the value, and whether it is a boolean.
 func (r Raw) Bool() (value, ok bool) {
-	h, err := readHead(r, 0)
-	if err != nil || (h.kind != kindTrue && h.kind != kindFalse) {
+	h, err := ReadHead(r, 0)
+	if err != nil || (h.Kind != KindTrue && h.Kind != KindFalse) {
 		return false, false
 	}
-	return h.kind == kindTrue, true
+	return h.Kind == KindTrue, true
 }
 
 // Time is a date and time (extension 78): a wall clock in microseconds without a time zone. It is read as UTC.
@@ -154,7 +157,8 @@ type Const struct {
 	Value any
 }
 
-func toBytes(v any) ([]byte, bool) {
+// BytesOf returns text or bytes as bytes, and whether v is either.
+func BytesOf(v any) ([]byte, bool) {
 	switch v := v.(type) {
 	case string:
 		return []byte(v), true

@@ -1,12 +1,10 @@
-package pytext
+package value
 
 import (
 	"encoding/json"
 	"math"
 	"testing"
 	"unicode/utf8"
-
-	"clustermaster/wire"
 )
 
 func TestFloat(t *testing.T) {
@@ -35,7 +33,7 @@ func TestRepr(t *testing.T) {
 		{"a", "'a'"}, {"it's", `"it's"`}, {`both ' and "`, `'both \' and "'`}, {"tab\tnl\n\\", `'tab\tnl\n\\'`}, {"\x00\x7f\u00a0\u2028\U000e0001", `'\x00\x7f\xa0\u2028\U000e0001'`},
 		{"é日😀", "'é日😀'"}, {"\xff", `'\xff'`}, {[]byte("a'\xff\n"), `b"a'\xff\n"`}, {[]byte{}, "b''"},
 		{[]any{int64(1), "x", []any{}}, "[1, 'x', []]"}, {[]string{"a"}, "['a']"},
-		{wire.Map{{Key: "k", Value: nil}, {Key: int64(1), Value: 1.0}}, "{'k': None, 1: 1.0}"}, {map[string]any{"b": 1, "a": 2}, "{'a': 2, 'b': 1}"},
+		{Map{{Key: "k", Value: nil}, {Key: int64(1), Value: 1.0}}, "{'k': None, 1: 1.0}"}, {map[string]any{"b": 1, "a": 2}, "{'a': 2, 'b': 1}"},
 	}
 	for _, tt := range tests {
 		if got := Repr(tt.v); got != tt.want {
@@ -49,16 +47,16 @@ func TestRepr(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	t.Parallel()
-	v := wire.Map{{Key: "b", Value: []any{int64(1), wire.Map{}, []any{}}}, {Key: "a", Value: "é\u2028\"\\\x01"}, {Key: int64(1), Value: 1e16}}
+	v := Map{{Key: "b", Value: []any{int64(1), Map{}, []any{}}}, {Key: "a", Value: "é\u2028\"\\\x01"}, {Key: int64(1), Value: 1e16}}
 	tests := []struct {
 		style JSONStyle
 		v     any
 		want  string
 	}{
 		{JSONStyle{Indent: -1}, v, "{\"b\": [1, {}, []], \"a\": \"é\u2028\\\"\\\\\\u0001\", \"1\": 1e+16}"},
-		{JSONStyle{Indent: 1}, wire.Map{{Key: "b", Value: []any{int64(1)}}}, "{\n \"b\": [\n  1\n ]\n}"},
+		{JSONStyle{Indent: 1}, Map{{Key: "b", Value: []any{int64(1)}}}, "{\n \"b\": [\n  1\n ]\n}"},
 		{JSONStyle{Indent: -1, SortKeys: true}, v[:2], "{\"a\": \"é\u2028\\\"\\\\\\u0001\", \"b\": [1, {}, []]}"},
-		{JSONStyle{Indent: -1}, wire.Map{{Key: true, Value: math.Inf(1)}, {Key: nil, Value: math.NaN()}}, `{"true": Infinity, "null": NaN}`},
+		{JSONStyle{Indent: -1}, Map{{Key: true, Value: math.Inf(1)}, {Key: nil, Value: math.NaN()}}, `{"true": Infinity, "null": NaN}`},
 		{JSONStyle{Indent: -1}, []byte("\xff"), `"b'\\xff'"`},
 	}
 	for _, tt := range tests {
@@ -67,7 +65,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("JSON = %s, %v; want %s", got, err, tt.want)
 		}
 	}
-	for _, bad := range []any{wire.Map{{Key: []byte("x"), Value: 1}}} {
+	for _, bad := range []any{Map{{Key: []byte("x"), Value: 1}}} {
 		if got, err := JSON(bad, JSONStyle{Indent: -1}); err == nil {
 			t.Errorf("JSON(%v) = %s, want an error", bad, got)
 		}
@@ -82,7 +80,7 @@ func FuzzJSON(f *testing.F) {
 	f.Add("a\u2028\x00\"")
 	f.Fuzz(func(t *testing.T, s string) {
 		Repr(s)
-		text, err := JSON(wire.Map{{Key: s, Value: []any{s}}}, JSONStyle{Indent: 2})
+		text, err := JSON(Map{{Key: s, Value: []any{s}}}, JSONStyle{Indent: 2})
 		if err != nil {
 			t.Fatal(err)
 		}

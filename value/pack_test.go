@@ -1,18 +1,46 @@
-package wire
+package value_test
 
 import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"math"
 	"math/big"
+	"os"
 	"reflect"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"clustermaster/value"
 )
+
+// vectors are what wire/testdata/vectors.py got out of the real library.
+var vectors = func() (v struct {
+	Pack    map[string]string
+	PackNew map[string]string `json:"pack new"`
+}) {
+	text, err := os.ReadFile("../wire/testdata/vectors.json")
+	if err == nil {
+		err = json.Unmarshal(text, &v)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return v
+}()
+
+func unhex(t testing.TB, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
 
 // packValues are the Go forms of the values in testdata/vectors.py.
 func packValues() map[string]any {
@@ -23,12 +51,12 @@ func packValues() map[string]any {
 		}
 		return out
 	}
-	map16, map65536 := Map{}, Map{}
+	map16, map65536 := value.Map{}, value.Map{}
 	for i := range 16 {
-		map16 = append(map16, Pair{strconv.Itoa(i), i})
+		map16 = append(map16, value.Pair{Key: strconv.Itoa(i), Value: i})
 	}
 	for i := range 65536 {
-		map65536 = append(map65536, Pair{i, 0})
+		map65536 = append(map65536, value.Pair{Key: i, Value: 0})
 	}
 	zeros := make([]any, 65536)
 	for i := range zeros {
@@ -45,10 +73,10 @@ func packValues() map[string]any {
 		"bytes":      []byte{0xff, 0, 0xfe}, "bytes 32": bytes.Repeat([]byte{0xff}, 32), "bytes 256": bytes.Repeat([]byte{0xff}, 256),
 		"list": []any{1, "two", nil}, "tuple": []any{1, 2}, "list 15": integers(15), "list 16": integers(16), "list 65536": zeros,
 		"set of one": []any{7},
-		"map":        Map{{"b", 1}, {"a", Map{{"z", []any{}}, {"y", Map{}}}}},
+		"map":        value.Map{{Key: "b", Value: 1}, {Key: "a", Value: value.Map{{Key: "z", Value: []any{}}, {Key: "y", Value: value.Map{}}}}},
 		"map 16":     map16, "map 65536": map65536,
-		"map odd keys": Map{{2, "int"}, {nil, "nil"}, {true, "bool"}, {-3, "neg"}, {[]byte{0xff}, "bytes"}},
-		"ordered map":  Map{{"z", 1}, {"a", 2}},
+		"map odd keys": value.Map{{Key: 2, Value: "int"}, {Key: nil, Value: "nil"}, {Key: true, Value: "bool"}, {Key: -3, Value: "neg"}, {Key: []byte{0xff}, Value: "bytes"}},
+		"ordered map":  value.Map{{Key: "z", Value: 1}, {Key: "a", Value: 2}},
 		"float":        1.5, "float inf": math.Inf(1),
 		"int 0": 0, "int 127": int8(127), "int 128": uint8(128), "int 255": int16(255), "int 256": uint16(256),
 		"int 65535": int32(65535), "int 65536": uint32(65536), "int 2^32-1": int64(1<<32 - 1), "int 2^32": uint(1 << 32),
@@ -56,12 +84,12 @@ func packValues() map[string]any {
 		"int -1": -1, "int -32": -32, "int -33": -33, "int -128": -128, "int -129": -129, "int -32769": -32769,
 		"int -2^31-1": int64(math.MinInt32) - 1, "int -2^63": int64(math.MinInt64),
 		"int -2^63-1": new(big.Int).Sub(new(big.Int).Neg(two(63)), big.NewInt(1)),
-		"datetime":    Time{date}, "date": time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC),
-		"constant": Const{Name: "NOT_SET"}, "constant text": Const{"C", strings.Repeat("x", 40)},
-		"constant bytes": Const{"B", []byte("abc")}, "constant fixext": Const{Name: "A"},
-		"return": Map{
-			{"cmd", "_return"}, {"id", "m1"}, {"jid", "20260101000000000000"}, {"return", true},
-			{"retcode", 0}, {"success", true}, {"fun", "test.ping"},
+		"datetime":    value.Time{Time: date}, "date": time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC),
+		"constant": value.Const{Name: "NOT_SET"}, "constant text": value.Const{Name: "C", Value: strings.Repeat("x", 40)},
+		"constant bytes": value.Const{Name: "B", Value: []byte("abc")}, "constant fixext": value.Const{Name: "A"},
+		"return": value.Map{
+			{Key: "cmd", Value: "_return"}, {Key: "id", Value: "m1"}, {Key: "jid", Value: "20260101000000000000"}, {Key: "return", Value: true},
+			{Key: "retcode", Value: 0}, {Key: "success", Value: true}, {Key: "fun", Value: "test.ping"},
 		},
 	}
 }
@@ -81,7 +109,7 @@ func TestPackEqualsLibrary(t *testing.T) {
 		name string
 		want map[string]string
 		pack func(any) ([]byte, error)
-	}{{"old", golden().Pack, Pack}, {"new", golden().PackNew, PackNew}} {
+	}{{"old", vectors.Pack, value.Pack}, {"new", vectors.PackNew, value.PackNew}} {
 		if len(spec.want) != len(values) {
 			t.Errorf("%s specification: %d vectors for %d values", spec.name, len(spec.want), len(values))
 		}
@@ -99,13 +127,13 @@ func TestPackEqualsLibrary(t *testing.T) {
 			if short(got) != want {
 				t.Errorf("%s, %s: got %s, want %s", spec.name, name, short(got), want)
 			}
-			back, err := Unpack(got)
+			back, err := value.Unpack(got)
 			if err != nil {
 				t.Errorf("%s, %s: unpack: %v", spec.name, name, err)
 				continue
 			}
-			again, err := Pack(back)
-			if err != nil || short(again) != golden().Pack[name] {
+			again, err := value.Pack(back)
+			if err != nil || short(again) != vectors.Pack[name] {
 				t.Errorf("%s, %s: packed again %s, %v", spec.name, name, short(again), err)
 			}
 		}
@@ -118,21 +146,21 @@ func TestPackKinds(t *testing.T) {
 		v    any
 		want string
 	}{
-		{"raw", Raw{0xc3}, "c3"},
-		{"empty raw", Raw(nil), "c0"},
+		{"raw", value.Raw{0xc3}, "c3"},
+		{"empty raw", value.Raw(nil), "c0"},
 		{"strings", []string{"a", "b"}, "92a161a162"},
 		{"sorted", map[string]any{"b": 1, "a": nil}, "82a161c0a16201"},
 		{"sorted text", map[string]string{"b": "x", "a": "y"}, "82a161a179a162a178"},
-		{"maps", []Map{{{"a", 1}}}, "9181a16101"},
-		{"raws", []Raw{{1}, nil}, "9201c0"},
-		{"raw map", RawMap{{Key: "a", Value: Raw{1}}, {Key: "b"}}, "82a16101a162c0"},
+		{"maps", []value.Map{{{Key: "a", Value: 1}}}, "9181a16101"},
+		{"raws", []value.Raw{{1}, nil}, "9201c0"},
+		{"raw map", value.RawMap{{Key: "a", Value: value.Raw{1}}, {Key: "b"}}, "82a16101a162c0"},
 		{"float32", float32(1.5), "cb3ff8000000000000"},
 		{"big", big.NewInt(-1), "ff"},
 		{"no big", (*big.Int)(nil), "c0"},
 		{"big 2^63", new(big.Int).Lsh(big.NewInt(1), 63), "cf8000000000000000"},
 	}
 	for _, tt := range tests {
-		got, err := Pack(tt.v)
+		got, err := value.Pack(tt.v)
 		if err != nil || hex.EncodeToString(got) != tt.want {
 			t.Errorf("%s: got %x, %v, want %s", tt.name, got, err, tt.want)
 		}
@@ -141,17 +169,17 @@ func TestPackKinds(t *testing.T) {
 
 func TestPackRefuses(t *testing.T) {
 	deep := any(nil)
-	for range MaxDepth + 1 {
+	for range value.MaxDepth + 1 {
 		deep = []any{deep}
 	}
 	loop := []any{nil}
 	loop[0] = loop
 	for name, v := range map[string]any{
-		"struct": struct{}{}, "channel": make(chan int), "map key map": Map{{Map{}, 1}}, "map key list": Map{{[]any{}, 1}},
-		"deep": deep, "loop": loop, "inner": []any{func() {}}, "year 10000": Time{time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
-		"sorted inner": map[string]any{"a": struct{}{}}, "const inner": Const{"a", struct{}{}}, "key struct": Map{{struct{}{}, 1}},
+		"struct": struct{}{}, "channel": make(chan int), "map key map": value.Map{{Key: value.Map{}, Value: 1}}, "map key list": value.Map{{Key: []any{}, Value: 1}},
+		"deep": deep, "loop": loop, "inner": []any{func() {}}, "year 10000": value.Time{time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"sorted inner": map[string]any{"a": struct{}{}}, "const inner": value.Const{"a", struct{}{}}, "key struct": value.Map{{Key: struct{}{}, Value: 1}},
 	} {
-		if b, err := Pack(v); !errors.Is(err, ErrUnpackable) || b != nil {
+		if b, err := value.Pack(v); !errors.Is(err, value.ErrUnpackable) || b != nil {
 			t.Errorf("%s: got %x, %v", name, b, err)
 		}
 	}
@@ -178,19 +206,19 @@ func TestUnpack(t *testing.T) {
 		{"int16", "d1ff00", int64(-256)},
 		{"int32", "d2ffffffff", int64(-1)},
 		{"int64", "d3ffffffffffffffff", int64(-1)},
-		{"datetime", "c7184e" + hex.EncodeToString([]byte("20260102T03:04:05.678901")), Time{time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)}},
-		{"constant", "c70a4f92a7" + hex.EncodeToString([]byte("NOT_SET")) + "c0", Const{Name: "NOT_SET"}},
+		{"datetime", "c7184e" + hex.EncodeToString([]byte("20260102T03:04:05.678901")), value.Time{time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)}},
+		{"constant", "c70a4f92a7" + hex.EncodeToString([]byte("NOT_SET")) + "c0", value.Const{Name: "NOT_SET"}},
 		{"other ext", "d40561", "a"},
 		{"other ext bytes", "d505ffff", []byte{0xff, 0xff}},
 		{"timestamp ext", "d6ff00000001", "\x00\x00\x00\x01"},
-		{"int and nil keys", "8301a161c0a162c2a163", Map{{int64(1), "a"}, {nil, "b"}, {false, "c"}}},
+		{"int and nil keys", "8301a161c0a162c2a163", value.Map{{Key: int64(1), Value: "a"}, {Key: nil, Value: "b"}, {Key: false, Value: "c"}}},
 		{"array 16", "dc000101", []any{int64(1)}},
 		{"array 32", "dd0000000101", []any{int64(1)}},
-		{"map 16", "de00010102", Map{{int64(1), int64(2)}}},
-		{"map 32", "df000000010102", Map{{int64(1), int64(2)}}},
+		{"map 16", "de00010102", value.Map{{Key: int64(1), Value: int64(2)}}},
+		{"map 32", "df000000010102", value.Map{{Key: int64(1), Value: int64(2)}}},
 	}
 	for _, tt := range tests {
-		got, err := Unpack(unhex(t, tt.in))
+		got, err := value.Unpack(unhex(t, tt.in))
 		if err != nil || !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: got %#v, %v, want %#v", tt.name, got, err, tt.want)
 		}
@@ -199,7 +227,7 @@ func TestUnpack(t *testing.T) {
 
 // Conformance 14, and what costs memory.
 func TestUnpackRefuses(t *testing.T) {
-	deep := strings.Repeat("91", MaxDepth+1) + "c0"
+	deep := strings.Repeat("91", value.MaxDepth+1) + "c0"
 	for name, in := range map[string]string{
 		"empty": "", "trailing": "c0c0", "unused": "c1", "array key": "8190c0", "map key": "8180c0", "array16 key": "81dc0000c0",
 		"cut head": "da00", "cut text": "a261", "cut array": "9101"[:2], "cut map": "8101", "cut ext": "c70305", "cut fixext": "d8",
@@ -210,17 +238,17 @@ func TestUnpackRefuses(t *testing.T) {
 		"claims": "dd00000020" + "dd0000001b" + strings.Repeat("c0", 31),
 	} {
 		b := unhex(t, in)
-		if v, err := Unpack(b); !errors.Is(err, ErrMalformed) || v != nil {
+		if v, err := value.Unpack(b); !errors.Is(err, value.ErrMalformed) || v != nil {
 			t.Errorf("%s: got %#v, %v", name, v, err)
 		}
-		if _, err := Weigh(b); err == nil {
+		if _, err := value.Weigh(b); err == nil {
 			t.Errorf("%s: Weigh accepts it", name)
 		}
 	}
-	if _, err := Unpack(unhex(t, strings.Repeat("91", MaxDepth)+"c0")); err != nil {
-		t.Errorf("depth %d: %v", MaxDepth, err)
+	if _, err := value.Unpack(unhex(t, strings.Repeat("91", value.MaxDepth)+"c0")); err != nil {
+		t.Errorf("depth %d: %v", value.MaxDepth, err)
 	}
-	if _, err := UnpackMap([]byte{0x90}); !errors.Is(err, ErrMalformed) {
+	if _, err := value.UnpackMap([]byte{0x90}); !errors.Is(err, value.ErrMalformed) {
 		t.Errorf("map of array: %v", err)
 	}
 }
@@ -230,7 +258,7 @@ func TestUnpackMemory(t *testing.T) {
 	// 512 nested arrays, each of which claims all the bytes that are left.
 	n := 64 << 10
 	b := make([]byte, 0, n)
-	for range MaxDepth - 2 {
+	for range value.MaxDepth - 2 {
 		left := n - len(b) - 5
 		b = append(b, 0xdd, byte(left>>24), byte(left>>16), byte(left>>8), byte(left))
 	}
@@ -239,7 +267,7 @@ func TestUnpackMemory(t *testing.T) {
 	}
 	result := testing.Benchmark(func(tb *testing.B) {
 		for tb.Loop() {
-			if _, err := Unpack(b); err == nil {
+			if _, err := value.Unpack(b); err == nil {
 				tb.Fatal("accepted")
 			}
 		}
@@ -250,7 +278,7 @@ func TestUnpackMemory(t *testing.T) {
 }
 
 func TestMap(t *testing.T) {
-	m := Map{{"a", 1}, {"b", "x"}, {3, "three"}, {"a", 2}, {"c", []byte{0xff}}}
+	m := value.Map{{Key: "a", Value: 1}, {Key: "b", Value: "x"}, {Key: 3, Value: "three"}, {Key: "a", Value: 2}, {Key: "c", Value: []byte{0xff}}}
 	if v, ok := m.Get("a"); !ok || v != 2 {
 		t.Errorf("the last of two counts: got %v, %v", v, ok)
 	}
@@ -263,21 +291,21 @@ func TestMap(t *testing.T) {
 	if !bytes.Equal(m.Bytes("c"), []byte{0xff}) || string(m.Bytes("b")) != "x" || m.Bytes("a") != nil {
 		t.Errorf("bytes: got %x, %x, %x", m.Bytes("c"), m.Bytes("b"), m.Bytes("a"))
 	}
-	if got := m.Without("a", "c"); !reflect.DeepEqual(got, Map{{"b", "x"}, {3, "three"}}) {
+	if got := m.Without("a", "c"); !reflect.DeepEqual(got, value.Map{{Key: "b", Value: "x"}, {Key: 3, Value: "three"}}) {
 		t.Errorf("without: got %v", got)
 	}
 	m = m.Set("b", "y").Set("d", 4)
-	if m.String("b") != "y" || len(m) != 6 || m[5] != (Pair{"d", 4}) {
+	if m.String("b") != "y" || len(m) != 6 || m[5] != (value.Pair{Key: "d", Value: 4}) {
 		t.Errorf("set: got %v", m)
 	}
 }
 
 func TestRawMap(t *testing.T) {
-	packed, err := Pack(Map{{"a", 1}, {7, "seven"}, {"b", Map{{"x", nil}}}, {"c", "text"}, {"a", -5}, {[]byte{0xff}, true}, {"n", nil}})
+	packed, err := value.Pack(value.Map{{Key: "a", Value: 1}, {Key: 7, Value: "seven"}, {Key: "b", Value: value.Map{{Key: "x", Value: nil}}}, {Key: "c", Value: "text"}, {Key: "a", Value: -5}, {Key: []byte{0xff}, Value: true}, {Key: "n", Value: nil}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := UnpackRawMap(packed)
+	m, err := value.UnpackRawMap(packed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,16 +339,16 @@ func TestRawMap(t *testing.T) {
 		t.Errorf("packed again: got %x, %v, want %x", again, err, packed)
 	}
 	full, err := m.Map()
-	want, _ := UnpackMap(packed)
+	want, _ := value.UnpackMap(packed)
 	if err != nil || !reflect.DeepEqual(full, want) {
 		t.Errorf("map: got %v, %v, want %v", full, err, want)
 	}
-	shorter := m.Without("a", "b").Append("z", Raw{1})
+	shorter := m.Without("a", "b").Append("z", value.Raw{1})
 	if len(shorter) != 5 || shorter[4].Key != "z" || len(m) != 7 {
 		t.Errorf("without and append: %v", shorter)
 	}
 	for _, bad := range []string{"", "90", "c0", "8101", "81a161", "8101c0c0", "81a161c1"} {
-		if m, err := UnpackRawMap(unhex(t, bad)); !errors.Is(err, ErrMalformed) || m != nil {
+		if m, err := value.UnpackRawMap(unhex(t, bad)); !errors.Is(err, value.ErrMalformed) || m != nil {
 			t.Errorf("%s: got %v, %v", bad, m, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package wire
+package value
 
 import (
 	"fmt"
@@ -48,8 +48,39 @@ func memory(n int) int64 {
 	return int64(n) + int64(n)/6
 }
 
-// errSteps is malformed's neighbour: well-formed so far, but more values than anybody may send in clear.
-var errSteps = fmt.Errorf("more than %d values in clear: %w", maxSteps, ErrMalformed)
+// ErrTooMany is returned by Scan for a message of more values than the caller allows; it is an ErrMalformed.
+var ErrTooMany = fmt.Errorf("too many values: %w", ErrMalformed)
+
+// Scan walks b, which must hold one value, without allocating and without decoding it, and stops with ErrTooMany after most
+// values (0: any number). If the value is a map it calls entry with each key and value, still encoded, and the bytes of
+// memory that decoding the value would take. It reports whether the value is a map. It fails where Unpack does.
+func Scan(b []byte, most int, entry func(key, value Raw, weight int64)) (isMap bool, err error) {
+	s := scanner{b: b, most: most}
+	h, err := ReadHead(b, 0)
+	if err != nil {
+		return false, err
+	}
+	pos := h.End
+	if h.Kind != KindMap {
+		pos, err = s.skip(0, 0)
+	} else {
+		for range h.N {
+			before := s.weight
+			behind, end, err := s.pair(pos, 1)
+			if err != nil {
+				return true, err
+			}
+			entry(b[pos:behind:behind], b[behind:end:end], s.weight-before)
+			pos = end
+		}
+	}
+	if err == nil && pos != len(b) {
+		err = errTrailing
+	}
+	return h.Kind == KindMap, err
+}
+
+var errTrailing = fmt.Errorf("trailing bytes: %w", ErrMalformed)
 
 // skip returns the offset behind the value at pos, and fails exactly when decoding the value would, or after the steps
 // that are allowed.
@@ -58,40 +89,40 @@ func (s *scanner) skip(pos, depth int) (int, error) {
 		return 0, malformed(pos, "nested too deep")
 	}
 	if s.steps++; s.most > 0 && s.steps > s.most {
-		return 0, errSteps
+		return 0, ErrTooMany
 	}
-	h, err := readHead(s.b, pos)
+	h, err := ReadHead(s.b, pos)
 	if err != nil {
 		return 0, err
 	}
-	switch h.kind {
-	case kindInt:
-		if h.bits > math.MaxUint8 { // the runtime has the smaller ones
+	switch h.Kind {
+	case KindInt:
+		if h.Bits > math.MaxUint8 { // the runtime has the smaller ones
 			s.weight += 8
 		}
-	case kindUint, kindFloat:
+	case KindUint, KindFloat:
 		s.weight += 8
-	case kindRaw:
-		s.weight += weightBox + memory(h.n)
-		if s.fresh && !h.bin && !utf8.Valid(s.b[h.end:h.end+h.n]) {
+	case KindRaw:
+		s.weight += weightBox + memory(h.N)
+		if s.fresh && !h.Bin && !utf8.Valid(s.b[h.End:h.End+h.N]) {
 			return 0, malformed(pos, "text is not UTF-8")
 		}
-	case kindExt:
+	case KindExt:
 		return s.ext(h, pos, depth)
-	case kindArray:
-		s.weight += weightBox + memory(weightValue*h.n)
-		return s.values(h.end, h.n, depth+1)
-	case kindMap:
-		s.weight += weightBox + memory(weightPair*h.n)
-		pos = h.end
-		for range h.n {
+	case KindArray:
+		s.weight += weightBox + memory(weightValue*h.N)
+		return s.values(h.End, h.N, depth+1)
+	case KindMap:
+		s.weight += weightBox + memory(weightPair*h.N)
+		pos = h.End
+		for range h.N {
 			if _, pos, err = s.pair(pos, depth+1); err != nil {
 				return 0, err
 			}
 		}
 		return pos, nil
 	}
-	return h.end + h.n, nil
+	return h.End + h.N, nil
 }
 
 // values skips n values.
@@ -118,37 +149,37 @@ func (s *scanner) pair(pos, depth int) (behind, end int, err error) {
 }
 
 // ext skips an extension. What is inside a constant counts with the message.
-func (s *scanner) ext(h head, pos, depth int) (int, error) {
-	end := h.end + h.n
-	switch h.ext {
+func (s *scanner) ext(h Head, pos, depth int) (int, error) {
+	end := h.End + h.N
+	switch h.Ext {
 	case extTime:
 		s.weight += weightBox
-		_, err := parseTime(s.b[h.end:end], pos)
+		_, err := parseTime(s.b[h.End:end], pos)
 		return end, err
-	case extConst:
+	case ExtConst:
 		return end, s.constant(h, pos, depth)
 	}
-	s.weight += weightBox + memory(h.n)
+	s.weight += weightBox + memory(h.N)
 	return end, nil
 }
 
-func (s *scanner) constant(h head, pos, depth int) error {
-	in := scanner{b: s.b[h.end : h.end+h.n], fresh: true, weight: s.weight + weightConst, steps: s.steps, most: s.most}
-	two, err := readHead(in.b, 0)
+func (s *scanner) constant(h Head, pos, depth int) error {
+	in := scanner{b: s.b[h.End : h.End+h.N], fresh: true, weight: s.weight + weightConst, steps: s.steps, most: s.most}
+	two, err := ReadHead(in.b, 0)
 	if err != nil {
 		return err
 	}
-	if two.kind != kindArray || two.n != 2 || depth+1 > MaxDepth {
+	if two.Kind != KindArray || two.N != 2 || depth+1 > MaxDepth {
 		return malformed(pos, "constant is not name and value")
 	}
-	name, err := readHead(in.b, two.end)
+	name, err := ReadHead(in.b, two.End)
 	if err != nil {
 		return err
 	}
-	if name.kind != kindRaw || name.bin {
+	if name.Kind != KindRaw || name.Bin {
 		return malformed(pos, "constant's name is not text")
 	}
-	end, err := in.values(two.end, 2, depth+2)
+	end, err := in.values(two.End, 2, depth+2)
 	if err != nil {
 		return err
 	}
