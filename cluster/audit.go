@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 
 	"clustermaster/cluster/fsm"
 	"clustermaster/cluster/level"
@@ -26,14 +25,4 @@ func (n *Node) audited(ctx context.Context, c fsm.Command) (fsm.Command, error) 
 		return c, err
 	}
 	return a, nil
-}
-
-// Audits returns the audit trail, newest last, as new as the last acknowledged change. With an error it is as this
-// master knew it last.
-func (n *Node) Audits(ctx context.Context) ([]fsm.Audit, error) {
-	err := n.ReadIndex(ctx)
-	if err != nil {
-		err = fmt.Errorf("read audit trail: %w", err)
-	}
-	return n.state.Audits(), err
 }

@@ -10,10 +10,10 @@ const OpChangeReactor Op = 64
 
 // Bounds of what operators may add to the option reactor.
 const (
-	maxReactors     = 1000 // added and deleted tags together
-	maxReactorTag   = 1 << 10
-	maxReactorFiles = 100 // of one tag
-	maxReactorPath  = 4 << 10
+	MaxReactors     = 1000 // added and deleted tags together
+	MaxReactorTag   = 1 << 10
+	MaxReactorFiles = 100 // of one tag
+	MaxReactorPath  = 4 << 10
 )
 
 // Reactor is one entry of the option reactor: a pattern on tags and the SLS files that react.
@@ -88,14 +88,14 @@ func (c *ChangeReactor) apply(s *State, index uint64) Result {
 	added := r.added(c.Tag)
 	switch c.Action {
 	case AddReactor:
-		if c.Tag == "" || len(c.Tag) > maxReactorTag || len(c.Files) > maxReactorFiles ||
-			slices.ContainsFunc(c.Files, func(f string) bool { return len(f) > maxReactorPath }) {
+		if c.Tag == "" || len(c.Tag) > MaxReactorTag || len(c.Files) > MaxReactorFiles ||
+			slices.ContainsFunc(c.Files, func(f string) bool { return len(f) > MaxReactorPath }) {
 			return Result{Refused: RefusedInvalid}
 		}
 		if added >= 0 || c.Configured && !deleted {
 			return Result{}
 		}
-		if len(r.Added)+len(r.Deleted) >= maxReactors {
+		if len(r.Added)+len(r.Deleted) >= MaxReactors {
 			return Result{Refused: RefusedFull}
 		}
 		r.Added = append(slices.Clip(r.Added), Reactor{Tag: c.Tag, Files: c.Files})
@@ -105,7 +105,7 @@ func (c *ChangeReactor) apply(s *State, index uint64) Result {
 			r.Added = slices.Delete(slices.Clone(r.Added), added, added+1)
 		case !c.Configured || deleted:
 			return Result{}
-		case len(r.Added)+len(r.Deleted) >= maxReactors || len(c.Tag) > maxReactorTag:
+		case len(r.Added)+len(r.Deleted) >= MaxReactors || len(c.Tag) > MaxReactorTag:
 			return Result{Refused: RefusedFull}
 		default:
 			r.Deleted = slices.Insert(slices.Clone(r.Deleted), hidden, c.Tag)

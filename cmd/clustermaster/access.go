@@ -59,3 +59,11 @@ func (u users) ByToken(ctx context.Context, token string) (master.Identity, erro
 	id, err := u.Auth.ByToken(ctx, token)
 	return master.Identity{Name: id.Name, Eauth: id.Eauth, Rights: id.Rights}, err
 }
+
+// newAuth joins external_auth to what the masters agree on.
+func (r *rooms) newAuth() (*auth.Auth, error) {
+	return auth.New(settings.Auth(r.opts), auth.Deps{
+		Now: r.node.Now, Tokens: auth.Agreed{Cluster: r.node}, Log: r.log, Registry: r.reg,
+		Python: auth.FindPython(r.opts.Extra["auth.pam.python"], r.render.Interpreter),
+	})
+}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"clustermaster/cluster"
+	"clustermaster/cluster/backup"
 	"clustermaster/cluster/fsm"
 	"clustermaster/config"
 	"clustermaster/config/settings"
@@ -38,6 +38,7 @@ import (
 	"clustermaster/serve/fileserver"
 	"clustermaster/serve/master"
 	"clustermaster/serve/operator"
+	"clustermaster/serve/orders"
 	"clustermaster/serve/userkeys"
 	"clustermaster/statesync"
 	"clustermaster/store/allotment"
@@ -49,6 +50,7 @@ import (
 	"clustermaster/store/uploads"
 	"clustermaster/transport/minion"
 	"clustermaster/transport/peer"
+	"clustermaster/value"
 )
 
 // rooms is one master's process: every room, made and joined to the others.
@@ -62,38 +64,42 @@ type rooms struct {
 	systemd   *health.Systemd
 	listening chan struct{} // closed once the minion ports are open for the first time
 
-	port      *peer.Port   // nil when stand-alone
-	rpc       *grpc.Server // nil when stand-alone
-	node      *cluster.Node
-	keys      *keystore.Store
-	export    *keystore.Exporter // nil with a shared cluster_pki_dir
-	peers     *cluster.PeerFiles // nil when stand-alone or with a shared cluster_pki_dir
-	roots     *statesync.Store   // nil when stand-alone
-	store     *ringstore.Store
-	disk      *diskspace.Reserve
-	backups   *scheduledBackups // nil without backup_dir
-	jobs      *jobcache.Cache
-	data      *miniondata.Data
-	pushed    *uploads.Files
-	banks     *cache.Cache
-	bus       *event.Bus
-	mesh      *event.Mesh
-	pub       *minion.PubServer
-	req       *minion.RequestServer
-	master    *master.Master
-	modules   *modules.Modules
-	pillar    *pillar.Compiler
-	files     *fileserver.Server // file_roots
-	render    *render.Renderer
-	items     *fileserver.Server // pillar_roots
-	auth      *auth.Auth
-	operators *operators
-	reactor   *reactor.Reactor
-	changed   atomic.Pointer[changedReactors]
-	sched     *schedule.Schedule
-	checkup   *checkup.Exchange
-	sock      *operator.Server
-	local     *localbus.Server
+	port        *peer.Port   // nil when stand-alone
+	rpc         *grpc.Server // nil when stand-alone
+	node        *cluster.Node
+	keys        *keystore.Store
+	export      *keystore.Exporter // nil with a shared cluster_pki_dir
+	peers       *cluster.PeerFiles // nil when stand-alone or with a shared cluster_pki_dir
+	roots       *statesync.Store   // nil when stand-alone
+	store       *ringstore.Store
+	disk        *diskspace.Reserve
+	backups     *backup.Schedule // nil without backup_dir
+	backupFiles *backup.Files
+	jobs        *jobcache.Cache
+	data        *miniondata.Data
+	pushed      *uploads.Files
+	banks       *cache.Cache
+	bus         *event.Bus
+	mesh        *event.Mesh
+	pub         *minion.PubServer
+	req         *minion.RequestServer
+	master      *master.Master
+	modules     *modules.Modules
+	pillar      *pillar.Compiler
+	files       *fileserver.Server // file_roots
+	render      *render.Renderer
+	items       *fileserver.Server // pillar_roots
+	auth        *auth.Auth
+	keyOrders   *keystore.Orders
+	keyLists    *orders.Keys
+	orders      *orders.Jobs
+	functions   *orders.Functions
+	reactor     *reactor.Reactor
+	reactions   *reactor.Agreed
+	sched       *schedule.Schedule
+	checkup     *checkup.Exchange
+	sock        *operator.Server
+	local       *localbus.Server
 
 	rules    *acl.Rules
 	userKeys *userkeys.Keys    // nil without enable_clear_commands
@@ -126,7 +132,7 @@ func serveMaster(ctx context.Context, o *config.Options, found bool, systemd *he
 		return err
 	}
 	var err error
-	if r.backups, err = newScheduledBackups(r); err != nil {
+	if r.backups, err = backup.NewSchedule(settings.Backups(o), log, r.reg); err != nil {
 		return err
 	}
 	if err := r.openCluster(found); err != nil {
@@ -139,7 +145,7 @@ func serveMaster(ctx context.Context, o *config.Options, found bool, systemd *he
 	if r.export != nil {
 		defer r.export.Close()
 	}
-	if err := r.openMaster(); err != nil {
+	if err := r.openMaster(ctx); err != nil {
 		return errors.Join(err, r.node.Close())
 	}
 	defer r.master.Close()
@@ -180,7 +186,7 @@ func (r *rooms) openCluster(found bool) error {
 	cfg.Version, cfg.Found, cfg.Seal = Version, found, r.seal
 	cfg.Now = daemon.Clock(os.Getenv(daemon.ClockEnv))
 	cfg.StateSync, cfg.Unfit = r.syncState, r.disk.Low
-	cfg.Alarms, cfg.LastBackup = r.backups.alarms, r.backups.lastGood
+	cfg.Alarms, cfg.LastBackup = r.backups.Alarms, r.backups.LastGood
 	cfg.OnFounded = func(ctx context.Context, n *cluster.Node) error { return r.importKeys(ctx) }
 	tuneLater(&cfg)
 	var port cluster.PeerPort // nil stays nil
@@ -220,7 +226,7 @@ func (r *rooms) openStores() error {
 	ro.Room, ro.Now = r.disk.Low, r.node.Now
 	ro.Compilers = map[ringstore.Space]ringstore.Compiler{ringstore.SpaceMinions: miniondata.Questions{}}
 	var err error
-	r.store, err = ringstore.Open(filepath.Join(o.DataDir(), "ring"), ringPeers{r}, ro, r.log, r.reg)
+	r.store, err = ringstore.Open(filepath.Join(o.DataDir(), "ring"), r.node.Peers(), ro, r.log, r.reg)
 	if err != nil {
 		return err
 	}
@@ -271,10 +277,10 @@ func (r *rooms) openExports() error {
 }
 
 // openMaster joins what answers minions.
-func (r *rooms) openMaster() error {
+func (r *rooms) openMaster(ctx context.Context) error {
 	o := r.opts
 	r.bus = event.NewBus(o.MaxEventSize, r.log, r.reg)
-	r.mesh = event.NewMesh(r.bus, nearPeers{ringPeers{r}}, r.log)
+	r.mesh = event.NewMesh(r.bus, r.node.NearPeers(r.began), r.log)
 	lim := minion.Limits{
 		MaxFrame: int64(o.MaxFrameSize), PubHWM: o.PubHWM, Backlog: o.ZmqBacklog, MaxConns: o.MaxConnections, ProxyFrom: o.ProxyFrom(),
 		MaxPerSource: o.MaxConnectionsPerSource, Unlimited: o.Balancers(),
@@ -288,6 +294,7 @@ func (r *rooms) openMaster() error {
 	if r.files, err = fileserver.New(settings.Files(o), r.log, r.reg); err != nil {
 		return err
 	}
+	r.openOrders(ctx)
 	if err := r.openPillars(); err != nil {
 		return err
 	}
@@ -299,11 +306,11 @@ func (r *rooms) openMaster() error {
 	if mo.MasterTops, err = r.masterTops(); err != nil {
 		return err
 	}
-	if r.auth, err = newAuth(r); err != nil {
+	if r.auth, err = r.newAuth(); err != nil {
 		return err
 	}
 	r.openReactor()
-	if r.operators, err = newOperators(r); err != nil {
+	if err := r.openFunctions(); err != nil {
 		return err
 	}
 	if err := r.openAccess(); err != nil {
@@ -312,12 +319,12 @@ func (r *rooms) openMaster() error {
 	r.openSchedule()
 	r.openCheckup()
 	deps := master.Deps{
-		Keys: masterKeys{r.keys, r.operators}, Cluster: r.node, Jobs: r.jobs, Data: requestData{r.data}, Targets: targets{r},
-		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: nearPeers{ringPeers{r}}, Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed, Runner: r.runFor,
+		Keys: r.keyOrders, Cluster: r.node, Jobs: r.jobs, Data: requestData{r.data}, Targets: r.targets(),
+		Bus: r.bus, Mesh: r.mesh, Subscribers: subscribers{r.pub}, Peers: r.node.NearPeers(r.began), Files: r.files, Pillars: pillars{r.pillar}, Pushed: r.pushed, Runner: r.functions.ForTemplate,
 		ACL: r.rules, Disk: r.disk,
 	}
 	if r.userKeys != nil { // enable_clear_commands
-		deps.UserKeys, deps.Auth, deps.Runners = r.userKeys, users{r.auth}, r.operators
+		deps.UserKeys, deps.Auth, deps.Runners = r.userKeys, users{r.auth}, r.functions
 		if r.onDisk, err = localcache.New(localcache.Options{
 			Dir: filepath.Join(o.CacheDir, "jobs"), HashType: o.HashType, Keep: time.Duration(o.KeepJobsSeconds) * time.Second,
 		}, localcache.Deps{Mesh: r.mesh, Jobs: r.jobs, Log: r.log, Reg: r.reg}); err != nil {
@@ -342,6 +349,32 @@ func (r *rooms) openMaster() error {
 	return nil
 }
 
+// newJID is a job id that was never given; for what is made before the master.
+func (r *rooms) newJID() string { return r.master.NewJID() }
+
+// openOrders makes what carries out orders. It uses the master only once that serves.
+func (r *rooms) openOrders(ctx context.Context) {
+	o := r.opts
+	r.keyOrders = keystore.NewOrders(r.keys, keystore.Surroundings{
+		Fire:            func(tag string, data value.Map) { r.bus.Fire(tag, data) },
+		Forget:          func(ctx context.Context, id string) error { return r.data.Drop(ctx, id, true) },
+		RotateAES:       r.node.RotateAES,
+		PreserveMinions: o.PreserveMinionCache,
+		RotateAESKey:    o.RotateAESKey,
+	})
+	r.orders = orders.NewJobs(orders.JobsDeps{
+		Node: r.node, Jobs: r.jobs, Mesh: r.mesh, Targets: r.targets(), NewJID: r.newJID,
+		Publish: func(ctx context.Context, q master.PublishRequest) (master.Published, error) {
+			return r.master.Publish(ctx, q)
+		},
+		Timeout: o.Timeout, GatherJobTimeout: o.GatherJobTimeout,
+	})
+	r.functions = &orders.Functions{Life: ctx, NewJID: r.newJID, User: o.User}
+	r.backupFiles = &backup.Files{
+		Cluster: r.node, Jobs: r.jobs, Refuse: r.disk.Refuse, Master: o.ID, Version: Version,
+	}
+}
+
 // openOperator opens the commands' socket, and those of Salt's own clients.
 func (r *rooms) openOperator() error {
 	var err error
@@ -353,7 +386,7 @@ func (r *rooms) openOperator() error {
 		return err
 	}
 	r.sock, err = operator.Listen(r.opts.SockDir, operator.Deps{
-		Minions: r.operators, Keys: r.operators, Runners: r.operators, ACL: r.rules, External: r.auth, Log: r.log,
+		Minions: r.orders, Keys: r.keyLists, Runners: r.functions, ACL: r.rules, External: r.auth, Log: r.log,
 		Status: func() operator.Status {
 			return operator.Status{ID: r.opts.ID, Version: Version, Serving: r.node.Serving(), Ready: r.node.Ready()}
 		},
@@ -369,7 +402,6 @@ func (r *rooms) openOperator() error {
 // then the node hands leadership over; then the peer port, which that needs; the
 // stores close last, by serveMaster.
 func (r *rooms) run(ctx context.Context) error {
-	r.operators.life = ctx
 	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBase()
 	upper, uctx := errgroup.WithContext(ctx)
@@ -414,7 +446,7 @@ func (r *rooms) run(ctx context.Context) error {
 		upper.Go(func() error { return r.peers.Run(uctx) })
 	}
 	if r.backups != nil {
-		upper.Go(func() error { return r.backups.run(uctx) })
+		upper.Go(func() error { return r.backups.Run(uctx, r.backupFiles) })
 	}
 	if r.roots != nil {
 		upper.Go(func() error { return r.roots.Run(uctx) })
@@ -432,7 +464,7 @@ func (r *rooms) run(ctx context.Context) error {
 	upper.Go(func() error { return r.supervise(uctx) })
 	upper.Go(func() error { return r.node.WhileServing(uctx, r.serveMinions) })
 	err := upper.Wait()
-	r.operators.wait()
+	r.functions.Wait()
 	stopBase()
 	if lerr := lower.Wait(); lerr != nil && err == nil && !errors.Is(lerr, context.Canceled) {
 		err = lerr

@@ -13,6 +13,7 @@ import (
 	"clustermaster/salt/cli"
 	"clustermaster/serve/daemon"
 	"clustermaster/tools/bench"
+	"clustermaster/tools/dev"
 	"clustermaster/tools/setup"
 	"clustermaster/tools/simulation"
 )
@@ -43,7 +44,7 @@ func commands() []command {
 		{"salt-key", "accept, reject, delete and list minion keys", typed(cli.SaltKey)},
 		{"salt-run", "run runner functions on this master", typed(cli.SaltRun)},
 		{"salt-cp", "copy a file to minions", typed(cli.SaltCP)},
-		{"dev", "start a cluster with a balancer and simulated minions, to play with", devCommand},
+		{"dev", "start a cluster with a balancer and simulated minions, to play with", dev.Command},
 		{"bench", "measure masters from the minions' side: ours or Salt's", func(ctx context.Context, args []string) int { return bench.Command(ctx, args, os.Stdout, os.Stderr) }},
 		{"simulate", "show how a cluster grows, in memory", func(ctx context.Context, args []string) int {
 			return simulation.Command(ctx, args, os.Stdout, os.Stderr)

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"clustermaster/cluster"
+	"clustermaster/cluster/backup"
 	"clustermaster/config"
 	"clustermaster/keystore"
 	"clustermaster/statesync"
@@ -67,6 +69,18 @@ func Ring(o *config.Options) ringstore.Options {
 		MaxRecord:    o.MaxFrameSize + 1<<20,
 		BucketWidth:  time.Duration(o.KeepJobsSeconds) * time.Second / 24,
 		TombstoneFor: time.Duration(o.RingTombstoneSeconds) * time.Second,
+	}
+}
+
+// Backups is what scheduled backups take from the options.
+func Backups(o *config.Options) backup.Plan {
+	return backup.Plan{
+		Folder:         backup.Folder{Dir: o.BackupDir, Cluster: cmp.Or(o.ClusterID, o.ID), Master: o.ID},
+		Interval:       o.BackupInterval,
+		Keep:           o.BackupKeep,
+		All:            o.BackupBy == "all",
+		Jobs:           o.BackupJobs,
+		PassphraseFile: o.BackupPassphraseFile,
 	}
 }
 

@@ -1,7 +1,6 @@
 package orchestrate_test
 
 import (
-	"clustermaster/internal/salttrees"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -9,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"clustermaster/internal/salttrees"
 )
 
 var (

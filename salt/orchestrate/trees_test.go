@@ -1,12 +1,13 @@
 package orchestrate_test
 
 import (
-	"clustermaster/internal/salttrees"
 	"flag"
 	"regexp"
 	"sort"
 	"strings"
 	"testing"
+
+	"clustermaster/internal/salttrees"
 )
 
 var update = flag.Bool("update", false, "ask Salt for the returns of testdata/trees again")

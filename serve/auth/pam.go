@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -28,6 +29,23 @@ const (
 
 // Python finds an interpreter: its path and flags. It may take a while at the first call.
 type Python func(ctx context.Context) ([]string, error)
+
+// systemPython is what calls libpam where it is there, as in Salt.
+const systemPython = "/usr/bin/python3"
+
+// FindPython takes the interpreter that the option auth.pam.python names, else the system's, else
+// another one.
+func FindPython(option any, other func() ([]string, error)) Python {
+	return func(context.Context) ([]string, error) {
+		if exe, _ := option.(string); exe != "" {
+			return []string{exe, "-I"}, nil
+		}
+		if _, err := os.Stat(systemPython); !errors.Is(err, fs.ErrNotExist) {
+			return []string{systemPython, "-I"}, nil
+		}
+		return other()
+	}
+}
 
 // pam asks the system's PAM, in a process of its own that ends with the attempt.
 type pam struct {

@@ -1,4 +1,4 @@
-package main
+package dev
 
 import (
 	"context"
@@ -14,13 +14,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"clustermaster/internal/saltlog"
-	"clustermaster/serve/daemon"
-	"clustermaster/tools/dev"
 )
 
-// devCommand is "clustermaster dev": the playground.
-func devCommand(ctx context.Context, args []string) int {
-	cfg := dev.Config{Stdout: os.Stdout, Stderr: os.Stderr}
+// exitUsage is EX_USAGE of sysexits.h.
+const exitUsage = 64
+
+// Command is "clustermaster dev": the playground. It returns the exit code.
+func Command(ctx context.Context, args []string) int {
+	cfg := Config{Stdout: os.Stdout, Stderr: os.Stderr}
 	var level string
 	fs := pflag.NewFlagSet("clustermaster dev", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -45,7 +46,7 @@ func devCommand(ctx context.Context, args []string) int {
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "Usage: clustermaster dev [options]\n\nclustermaster dev: error: %v\n", err)
-		return daemon.ExitUsage
+		return exitUsage
 	}
 	exe, err := os.Executable()
 	if err == nil {
@@ -58,7 +59,7 @@ func devCommand(ctx context.Context, args []string) int {
 	cfg.Log = slog.New(saltlog.New(saltlog.Output{To: saltlog.Stream(os.Stderr), Level: lv, Layout: saltlog.Console}))
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := dev.Run(ctx, cfg); err != nil {
+	if err := Run(ctx, cfg); err != nil {
 		fmt.Fprintln(os.Stderr, "clustermaster dev:", err)
 		return 1
 	}

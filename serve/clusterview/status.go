@@ -1,4 +1,4 @@
-package main
+package clusterview
 
 import (
 	"context"
@@ -8,25 +8,31 @@ import (
 	"clustermaster/cluster"
 	"clustermaster/cluster/level"
 	"clustermaster/salt/runner"
+	"clustermaster/store/ringstore"
 )
 
-// clusterStatus tells runners about members and ring.
-type clusterStatus struct{ r *rooms }
+// Status shows members and ring.
+type Status struct {
+	Node  *cluster.Node
+	Store *ringstore.Store
+
+	ID         string // of this master
+	Clustered  bool
+	ClockLimit time.Duration // the option cluster_clock_limit
+}
+
+var _ runner.ClusterStatus = Status{}
 
 // View implements runner.ClusterStatus.
-func (s clusterStatus) View(ctx context.Context) (runner.ClusterView, error) {
-	n := s.r.node
-	v := runner.ClusterView{ID: s.r.opts.ID, MembershipIndex: -1, Term: n.Term()}
-	if s.r.port == nil {
+func (s Status) View(ctx context.Context) (runner.ClusterView, error) {
+	n := s.Node
+	v := runner.ClusterView{ID: s.ID, MembershipIndex: -1, Term: n.Term()}
+	if !s.Clustered {
 		v.Term = 0
 		v.Alarms = alarmsOf(n.Self())
 		return v, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	if err := n.ReadIndex(ctx); err != nil {
-		v.Note = staleNote + err.Error()
-	}
+	v.Note = n.Fresh(ctx)
 	v.ClocksDiffer = n.ClocksDiffer()
 	v.Differing, v.Odd = n.StatesDiffer()
 	v.Level, v.Supported = n.Level(), level.Supported()
@@ -43,7 +49,7 @@ func (s clusterStatus) View(ctx context.Context) (runner.ClusterView, error) {
 	for _, m := range members {
 		p := runner.PeerView{
 			ID: m.ID, Addr: m.Addr, Version: m.Version, Level: m.Level, ClockAhead: m.ClockAhead, ClockKnown: m.ClockKnown,
-			ClockLimit: s.r.opts.ClusterClockLimit, State: stateOf(m), Voter: m.Voter, Reachable: m.Reachable, Serving: m.Serving, Ready: m.Ready,
+			ClockLimit: s.ClockLimit, State: stateOf(m), Voter: m.Voter, Reachable: m.Reachable, Serving: m.Serving, Ready: m.Ready,
 			Lag: head - min(head, m.Applied), LastContact: -1, More: rootsMore(m),
 		}
 		if !m.LastContact.IsZero() {
@@ -84,10 +90,10 @@ func stateOf(m cluster.Member) string {
 }
 
 // Ring implements runner.ClusterStatus.
-func (s clusterStatus) Ring(context.Context) (runner.RingView, error) {
-	info := s.r.store.Info()
+func (s Status) Ring(context.Context) (runner.RingView, error) {
+	info := s.Store.Info()
 	v := runner.RingView{
-		Clustered: s.r.port != nil, Epoch: info.Epoch, Replicas: info.Replicas, Partitions: info.Partitions, VirtualNodes: info.Vnodes,
+		Clustered: s.Clustered, Epoch: info.Epoch, Replicas: info.Replicas, Partitions: info.Partitions, VirtualNodes: info.Vnodes,
 		Shares: make(map[string]float64), Refusing: make(map[string]string), HintsPending: int64(info.HintsPending), UnderReplicated: int64(info.UnderReplicated),
 		TransferBytes: int64(info.TransferBytes),
 	}

@@ -1,4 +1,4 @@
-package main
+package runner
 
 import (
 	"context"
@@ -6,20 +6,18 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
-
-	"clustermaster/salt/runner"
 )
 
 // upgradeOutput bounds what is kept of the output of cluster_upgrade_command, in bytes.
 const upgradeOutput = 64 << 10
 
-// upgradeCommand runs the option cluster_upgrade_command for a peer: its id, address and the release are added as
-// arguments. nil without the option.
-func upgradeCommand(words []string) func(context.Context, runner.PeerView, string) (string, error) {
+// UpgradeCommand is UpgradeDeps.Restart by the option cluster_upgrade_command: it runs these words with
+// a peer's id, its address and the release as further arguments. nil without the option.
+func UpgradeCommand(words []string) func(context.Context, PeerView, string) (string, error) {
 	if len(words) == 0 {
 		return nil
 	}
-	return func(ctx context.Context, p runner.PeerView, release string) (string, error) {
+	return func(ctx context.Context, p PeerView, release string) (string, error) {
 		args := append(append([]string{}, words[1:]...), p.ID, p.Addr, release)
 		cmd := exec.CommandContext(ctx, words[0], args...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

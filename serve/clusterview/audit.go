@@ -1,30 +1,24 @@
-package main
+package clusterview
 
 import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"clustermaster/cluster"
 	"clustermaster/cluster/fsm"
 	"clustermaster/salt/runner"
 )
 
-// auditTrail shows the audit trail to runners.
-type auditTrail struct{ n *cluster.Node }
+// Audit shows the audit trail.
+type Audit struct{ Node *cluster.Node }
 
-var _ runner.ClusterAudit = auditTrail{}
+var _ runner.ClusterAudit = Audit{}
 
 // Audits implements runner.ClusterAudit.
-func (a auditTrail) Audits(ctx context.Context) ([]runner.AuditView, string) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	records, err := a.n.Audits(ctx)
-	note := ""
-	if err != nil {
-		note = staleNote + err.Error()
-	}
+func (a Audit) Audits(ctx context.Context) ([]runner.AuditView, string) {
+	note := a.Node.Fresh(ctx)
+	records := a.Node.State().Audits()
 	out := make([]runner.AuditView, len(records))
 	for i, r := range records {
 		out[i] = runner.AuditView{
@@ -37,7 +31,7 @@ func (a auditTrail) Audits(ctx context.Context) ([]runner.AuditView, string) {
 }
 
 // AuditKinds implements runner.ClusterAudit.
-func (auditTrail) AuditKinds() []string {
+func (Audit) AuditKinds() []string {
 	var words []string
 	for _, kind := range slices.Sorted(maps.Keys(fsm.AuditKinds)) {
 		words = append(words, fsm.AuditKinds[kind])

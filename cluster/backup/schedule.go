@@ -1,18 +1,18 @@
-package main
+package backup
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"clustermaster/cluster/backup"
 	"clustermaster/internal/smallfile"
-	"clustermaster/salt/runner"
 )
 
 const (
@@ -21,11 +21,24 @@ const (
 	backupTime  = 30 * time.Minute // bounds one backup with its verification
 )
 
-// scheduledBackups makes dated backups, verifies each by a dry restore, and removes old ones.
-type scheduledBackups struct {
-	r      *rooms
-	folder backup.Folder
-	made   *prometheus.CounterVec
+// Plan is when scheduled backups are made, and what of.
+type Plan struct {
+	Folder         Folder
+	Interval       time.Duration // between two backups
+	Keep           int           // backups that stay
+	All            bool          // every master makes its own; else the leader makes the cluster's
+	Jobs           bool          // with the job cache
+	PassphraseFile string
+}
+
+// Schedule makes dated backups, verifies each by a dry restore, and removes old ones. A nil one makes
+// none.
+type Schedule struct {
+	plan  Plan
+	began time.Time
+	log   *slog.Logger
+	made  *prometheus.CounterVec
+	files atomic.Pointer[Files] // nil until Run
 
 	mu      sync.Mutex // guards all below
 	last    time.Time  // of the newest good one in the folder
@@ -33,17 +46,13 @@ type scheduledBackups struct {
 	retry   time.Time  // no attempt before
 }
 
-// newScheduledBackups returns nil without the option backup_dir. It looks for the last good backup in the folder.
-func newScheduledBackups(r *rooms) (*scheduledBackups, error) {
-	o := r.opts
-	if o.BackupDir == "" {
+// NewSchedule looks for the last good backup in the folder. Without a folder it returns nil.
+func NewSchedule(plan Plan, log *slog.Logger, reg prometheus.Registerer) (*Schedule, error) {
+	if plan.Folder.Dir == "" {
 		return nil, nil
 	}
-	b := &scheduledBackups{r: r, folder: backup.Folder{Dir: o.BackupDir, Cluster: o.ClusterID, Master: o.ID}}
-	if o.ClusterID == "" {
-		b.folder.Cluster = o.ID
-	}
-	kept, err := b.folder.List()
+	b := &Schedule{plan: plan, began: time.Now(), log: log.With("component", "backup")}
+	kept, err := plan.Folder.List()
 	if err != nil {
 		return nil, err
 	}
@@ -55,14 +64,14 @@ func newScheduledBackups(r *rooms) (*scheduledBackups, error) {
 	}, []string{"outcome"})
 	b.made.WithLabelValues("good")
 	b.made.WithLabelValues("failed")
-	r.reg.MustRegister(b.made, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	reg.MustRegister(b.made, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "clustermaster_backup_age_seconds", Help: "Age of the cluster's last good scheduled backup; without one, since this master's start.",
 	}, func() float64 { return b.age().Seconds() }))
 	return b, nil
 }
 
-// lastGood implements cluster.Config.LastBackup; b may be nil.
-func (b *scheduledBackups) lastGood() time.Time {
+// LastGood is the time of the newest good backup in the folder, or zero.
+func (b *Schedule) LastGood() time.Time {
 	if b == nil {
 		return time.Time{}
 	}
@@ -72,30 +81,38 @@ func (b *scheduledBackups) lastGood() time.Time {
 }
 
 // newest is the backup that counts: with backup_by all this master's own, else the cluster's.
-func (b *scheduledBackups) newest() time.Time {
-	if b.r.opts.BackupBy == "all" {
-		return b.lastGood()
+func (b *Schedule) newest() time.Time {
+	if b.plan.All {
+		return b.LastGood()
 	}
-	return b.r.node.LastBackup()
+	if files := b.files.Load(); files != nil {
+		return files.Cluster.LastBackup()
+	}
+	return time.Time{}
 }
 
-func (b *scheduledBackups) age() time.Duration {
-	if last := b.newest(); !last.IsZero() {
-		return max(0, b.r.node.Now().Sub(last))
+func (b *Schedule) age() time.Duration {
+	now := time.Now()
+	if files := b.files.Load(); files != nil {
+		now = files.Cluster.Now()
 	}
-	return time.Since(b.r.began)
+	if last := b.newest(); !last.IsZero() {
+		return max(0, now.Sub(last))
+	}
+	return time.Since(b.began)
 }
 
 // mine says whether backups are this master's work now.
-func (b *scheduledBackups) mine() bool {
-	if !b.r.node.Serving() {
+func (b *Schedule) mine() bool {
+	files := b.files.Load()
+	if files == nil || !files.Cluster.Serving() {
 		return false
 	}
-	return b.r.opts.BackupBy == "all" || b.r.node.IsLeader()
+	return b.plan.All || files.Cluster.IsLeader()
 }
 
-// alarms tells what an operator is to look into: a failure, and a backup that is older than two intervals. b may be nil.
-func (b *scheduledBackups) alarms() []string {
+// Alarms are what an operator should look into: a failure, and a backup older than two intervals.
+func (b *Schedule) Alarms() []string {
 	if b == nil || !b.mine() {
 		return nil
 	}
@@ -106,18 +123,19 @@ func (b *scheduledBackups) alarms() []string {
 	if trouble != "" {
 		out = append(out, "the last scheduled backup failed: "+trouble)
 	}
-	if age := b.age(); age > 2*b.r.opts.BackupInterval {
+	if age := b.age(); age > 2*b.plan.Interval {
 		since := "since the start of this master"
 		if last := b.newest(); !last.IsZero() {
 			since = "since " + last.UTC().Format(time.RFC3339)
 		}
-		out = append(out, fmt.Sprintf("no good backup %s; one is due every %v (backup_interval)", since, b.r.opts.BackupInterval))
+		out = append(out, fmt.Sprintf("no good backup %s; one is due every %v (backup_interval)", since, b.plan.Interval))
 	}
 	return out
 }
 
-// run makes a backup whenever one is due.
-func (b *scheduledBackups) run(ctx context.Context) error {
+// Run makes a backup of files whenever one is due, until ctx ends.
+func (b *Schedule) Run(ctx context.Context, files *Files) error {
+	b.files.Store(files)
 	tick := time.NewTicker(backupLook)
 	defer tick.Stop()
 	for {
@@ -132,7 +150,7 @@ func (b *scheduledBackups) run(ctx context.Context) error {
 	}
 }
 
-func (b *scheduledBackups) due() bool {
+func (b *Schedule) due() bool {
 	if !b.mine() {
 		return false
 	}
@@ -140,12 +158,12 @@ func (b *scheduledBackups) due() bool {
 	wait := time.Now().Before(b.retry)
 	b.mu.Unlock()
 	last := b.newest()
-	return !wait && (last.IsZero() || b.r.node.Now().Sub(last) >= b.r.opts.BackupInterval)
+	return !wait && (last.IsZero() || b.files.Load().Cluster.Now().Sub(last) >= b.plan.Interval)
 }
 
 // attempt makes one backup; a failure is logged, counted and told by cluster.health until one succeeds.
-func (b *scheduledBackups) attempt(ctx context.Context) {
-	at := b.r.node.Now().Truncate(time.Second)
+func (b *Schedule) attempt(ctx context.Context) {
+	at := b.files.Load().Cluster.Now().Truncate(time.Second)
 	began := time.Now()
 	v, err := b.backup(ctx, at)
 	if ctx.Err() != nil {
@@ -154,60 +172,60 @@ func (b *scheduledBackups) attempt(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
-		retry := min(backupRetry, b.r.opts.BackupInterval)
+		retry := min(backupRetry, b.plan.Interval)
 		b.trouble, b.retry = err.Error(), time.Now().Add(retry)
 		b.made.WithLabelValues("failed").Inc()
-		b.r.log.Error("scheduled backup failed; older ones are untouched", "component", "backup", "err", err, "retry", retry)
+		b.log.Error("scheduled backup failed; older ones are untouched", "err", err, "retry", retry)
 		return
 	}
 	b.trouble, b.last = "", at
 	b.made.WithLabelValues("good").Inc()
-	b.r.log.Info("scheduled backup made and verified", "component", "backup", "path", b.folder.Path(at), "bytes", v.Bytes, "keys", v.Keys,
+	b.log.Info("scheduled backup made and verified", "path", b.plan.Folder.Path(at), "bytes", v.Bytes, "keys", v.Keys,
 		"jobs", v.Jobs, "took", time.Since(began).Round(time.Millisecond))
 }
 
 // backup writes, verifies and names one backup, and then removes old ones.
-func (b *scheduledBackups) backup(ctx context.Context, at time.Time) (runner.BackupView, error) {
+func (b *Schedule) backup(ctx context.Context, at time.Time) (Summary, error) {
 	ctx, cancel := context.WithTimeout(ctx, backupTime)
 	defer cancel()
-	var v runner.BackupView
-	passphrase, err := readPassphrase(b.r.opts.BackupPassphraseFile)
+	var v Summary
+	passphrase, err := readPassphrase(b.plan.PassphraseFile)
 	if err != nil {
 		return v, err
 	}
-	if err := os.MkdirAll(b.folder.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(b.plan.Folder.Dir, 0o700); err != nil {
 		return v, fmt.Errorf("make backup_dir: %w", err)
 	}
-	path := b.folder.Unverified(at)
+	path := b.plan.Folder.Unverified(at)
 	v, err = b.verified(ctx, path, passphrase)
 	if err != nil {
 		_ = os.Remove(path) // nothing but a good backup may look like one
 		return v, err
 	}
-	if err := b.folder.Good(at); err != nil {
+	if err := b.plan.Folder.Good(at); err != nil {
 		return v, err
 	}
-	removed, err := b.folder.Prune(b.r.opts.BackupKeep, b.r.opts.BackupBy == "all")
+	removed, err := b.plan.Folder.Prune(b.plan.Keep, b.plan.All)
 	if err != nil {
-		b.r.log.Warn("old backups stay", "component", "backup", "err", err)
+		b.log.Warn("old backups stay", "err", err)
 	}
 	for _, old := range removed {
-		b.r.log.Info("old backup removed", "component", "backup", "path", old)
+		b.log.Info("old backup removed", "path", old)
 	}
 	return v, nil
 }
 
 // verified writes a backup and reads it back as a restore would, which must find the same in it.
-func (b *scheduledBackups) verified(ctx context.Context, path, passphrase string) (runner.BackupView, error) {
-	files := clusterBackups{b.r}
-	wrote, err := files.Backup(ctx, path, passphrase, b.r.opts.BackupJobs)
+func (b *Schedule) verified(ctx context.Context, path, passphrase string) (Summary, error) {
+	files := b.files.Load()
+	wrote, err := files.Backup(ctx, path, passphrase, b.plan.Jobs)
 	if err != nil {
 		return wrote, err
 	}
 	if wrote.Note != "" {
-		b.r.log.Warn("the scheduled backup lacks jobs", "component", "backup", "reason", wrote.Note)
+		b.log.Warn("the scheduled backup lacks jobs", "reason", wrote.Note)
 	}
-	read, err := files.Restore(ctx, path, passphrase, b.r.opts.BackupJobs, true)
+	read, err := files.Restore(ctx, path, passphrase, b.plan.Jobs, true)
 	if err != nil {
 		return wrote, fmt.Errorf("verify: %w", err)
 	}

@@ -1,4 +1,4 @@
-package main
+package cluster
 
 import (
 	"context"
@@ -7,31 +7,23 @@ import (
 	"os"
 	"path/filepath"
 
-	"clustermaster/cluster"
 	"clustermaster/internal/durable"
-	"clustermaster/salt/runner"
 	"clustermaster/wire"
 )
 
-// clusterIdentity writes the RSA key that minions know this cluster by.
-type clusterIdentity struct {
-	node     *cluster.Node
-	hashType string // of fingerprints
-}
-
-var _ runner.ClusterIdentity = clusterIdentity{}
-
-// ExportKey implements runner.ClusterIdentity. Both files are new and on stable storage, or there is none.
-func (c clusterIdentity) ExportKey(ctx context.Context, dir string) (files []string, fingerprint string, err error) {
-	if err := c.node.ReadIndex(ctx); err != nil && !errors.Is(err, cluster.ErrNoQuorum) { // a lone survivor's key is the cluster's too
+// ExportKey writes the RSA key pair that minions know this cluster by into a folder: cluster.pem and
+// cluster.pub. Both files are new and on stable storage, or there is none. The fingerprint is of the
+// public key, by the digest hashType.
+func (n *Node) ExportKey(ctx context.Context, dir, hashType string) (files []string, fingerprint string, err error) {
+	if err := n.ReadIndex(ctx); err != nil && !errors.Is(err, ErrNoQuorum) { // a lone survivor's key is the cluster's too
 		return nil, "", err
 	}
-	key := c.node.ClusterKey()
+	key := n.ClusterKey()
 	if key == nil {
-		return nil, "", cluster.ErrNotFounded
+		return nil, "", ErrNotFounded
 	}
 	pub := key.Public().Text() + "\n"
-	if fingerprint, err = wire.Fingerprint(pub, c.hashType); err != nil {
+	if fingerprint, err = wire.Fingerprint(pub, hashType); err != nil {
 		return nil, "", err
 	}
 	defer func() {

@@ -1,0 +1,21 @@
+package cluster
+
+import (
+	"context"
+	"time"
+)
+
+// freshPatience bounds how long a look waits for the leader.
+const freshPatience = 3 * time.Second
+
+// Fresh waits until this master knows what the leader knows. Without a quorum it returns a note for
+// the operator soon: a look changes nothing, so what this master knew last may be shown with it.
+func (n *Node) Fresh(ctx context.Context) (note string) {
+	ctx, cancel := context.WithTimeout(ctx, freshPatience)
+	defer cancel()
+	if err := n.ReadIndex(ctx); err != nil {
+		n.log.Warn("the leader could not be asked; showing what this master knew last", "err", err)
+		return "this master can't ask the leader and shows what it knew last: " + err.Error()
+	}
+	return ""
+}

@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"clustermaster/hashring"
+)
+
+// Peers are all masters, for the packages that talk to them.
+type Peers struct{ node *Node }
+
+// Peers are all masters of the node's cluster.
+func (n *Node) Peers() Peers { return Peers{n} }
+
+// Self is this master's node name.
+func (p Peers) Self() string { return p.node.self.Node }
+
+// Ring is the newest ring that the masters agreed on; nil while this one knows none.
+func (p Peers) Ring() *hashring.Ring { return p.node.Ring() }
+
+// Alive says whether a master is reachable now; this one always is.
+func (p Peers) Alive(node string) bool {
+	return node == p.Self() || p.node.port != nil && p.node.port.Alive(node)
+}
+
+// Members lists the nodes of the cluster, reachable or not.
+func (p Peers) Members() []string {
+	members := p.node.state.Members()
+	out := make([]string, len(members))
+	for i, m := range members {
+		out[i] = m.Node
+	}
+	return out
+}
+
+// Conn is the connection to another master.
+func (p Peers) Conn(node string) (grpc.ClientConnInterface, error) {
+	if p.node.port == nil {
+		return nil, fmt.Errorf("connect to %s: this master stands alone", node)
+	}
+	return p.node.port.Conn(node)
+}
+
+// NearPeers are the masters that can be reached now: those that publications and interest in events
+// go to. One that serves no minions yet has no subscribers, which does no harm.
+type NearPeers struct {
+	Peers
+	began time.Time
+}
+
+// NearPeers are those of a master that started at began.
+func (n *Node) NearPeers(began time.Time) NearPeers { return NearPeers{n.Peers(), began} }
+
+// Members lists the nodes that can be reached now.
+func (p NearPeers) Members() []string {
+	fresh := time.Since(p.began) < acquaintance
+	var out []string
+	for _, m := range p.node.Members() {
+		if m.Reachable || fresh && m.LastContact.IsZero() {
+			out = append(out, m.Node)
+		}
+	}
+	return out
+}

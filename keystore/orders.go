@@ -1,0 +1,124 @@
+package keystore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"clustermaster/internal/origin"
+	"clustermaster/value"
+)
+
+// Surroundings is what a change of keys has consequences for.
+type Surroundings struct {
+	// Fire fires an event on this master's bus.
+	Fire func(tag string, data value.Map)
+	// Forget removes the grains and the pillar that are cached of a minion.
+	Forget func(ctx context.Context, id string) error
+	// RotateAES replaces the key that publications are sealed with.
+	RotateAES func(ctx context.Context) error
+
+	PreserveMinions bool // the option preserve_minion_cache
+	RotateAESKey    bool // the option rotate_aes_key
+}
+
+// Orders changes keys at the word of operators and minions, with all that follows from a change.
+type Orders struct {
+	*Store
+	around Surroundings
+}
+
+// NewOrders makes the orders of a store.
+func NewOrders(s *Store, around Surroundings) *Orders { return &Orders{Store: s, around: around} }
+
+// Order is one change of keys.
+type Order struct {
+	Action          string   // accept, reject or delete
+	IDs             []string // of minions
+	From            []string // Salt's names of the states of the keys; none: those that Change takes then
+	PreserveMinions bool     // keep the cached grains and pillar of deleted minions, whatever the option says
+	KeepAESKey      bool     // do not rotate, whatever the option says
+}
+
+// actions are Salt's names: of the order, and of what its event says.
+var actions = map[string]struct {
+	act   Action
+	event string
+}{
+	"accept": {AcceptKeys, "accepted"},
+	"reject": {RejectKeys, "rejected"},
+	"delete": {DeleteKeys, "delete"},
+}
+
+// Order changes keys on every master and fires salt/key for each. A deletion also removes what is
+// cached of the minion. After a deletion or rejection the AES key is rotated, so that those minions
+// can read no further publications. Warnings say what the operator has to know of a change that
+// happened; with an error nothing else was done than the changes that Change had made.
+func (o *Orders) Order(ctx context.Context, order Order) (changed []Key, warnings []string, err error) {
+	action, ok := actions[order.Action]
+	if !ok {
+		return nil, nil, fmt.Errorf("change keys: no action %q; use accept, reject or delete", order.Action)
+	}
+	var from []State
+	for _, name := range order.From {
+		s, ok := ParseState(name)
+		if !ok {
+			return nil, nil, fmt.Errorf("change keys: no state %q", name)
+		}
+		from = append(from, s)
+	}
+	changed, _, err = o.Change(ctx, action.act, once(order.IDs), from...)
+	var warning *Warning
+	if errors.As(err, &warning) {
+		warnings, err = append(warnings, warning.Error()), nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	removing := action.act == DeleteKeys
+	for _, k := range changed {
+		data := value.Map{
+			{Key: "result", Value: true},
+			{Key: "act", Value: action.event},
+			{Key: "id", Value: k.ID},
+		}
+		if !removing {
+			data = append(data, value.Pair{Key: "pub", Value: k.Pub})
+		}
+		o.around.Fire("salt/key", data)
+		if !removing || order.PreserveMinions || o.around.PreserveMinions {
+			continue
+		}
+		if err := o.around.Forget(ctx, k.ID); err != nil {
+			warnings = append(warnings,
+				fmt.Sprintf("the cached grains and pillar of %s are not removed: %v", k.ID, err))
+		}
+	}
+	if action.act == AcceptKeys || len(changed) == 0 || order.KeepAESKey || !o.around.RotateAESKey {
+		return changed, warnings, nil
+	}
+	if err := o.around.RotateAES(ctx); err != nil {
+		return changed, append(warnings,
+			fmt.Sprintf("the AES key is not rotated, so these minions can still read publications: %v", err)), nil
+	}
+	o.around.Fire("key", value.Map{{Key: "rotate_aes_key", Value: true}})
+	return changed, warnings, nil
+}
+
+// once drops repeated ids.
+func once(ids []string) []string {
+	seen := make(map[string]bool, len(ids))
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		had := seen[id]
+		seen[id] = true
+		return had
+	})
+}
+
+// Revoke deletes the accepted key of a minion at its own wish.
+func (o *Orders) Revoke(ctx context.Context, id string) error {
+	ctx = origin.With(ctx, origin.Origin{User: id, From: "minion", Order: "revoke_auth", Automatic: true})
+	_, _, err := o.Order(ctx, Order{Action: "delete", IDs: []string{id}, From: []string{Accepted.String()}})
+	return err
+}

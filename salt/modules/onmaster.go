@@ -1,0 +1,25 @@
+package modules
+
+import (
+	"context"
+	"strings"
+
+	"clustermaster/value"
+)
+
+// OnMaster runs functions as a master itself: without grains and pillar.
+type OnMaster struct {
+	Modules *Modules
+	ID      string    // of the master
+	Opts    value.Map // its options
+}
+
+// Run calls a function; found is false for an unknown one.
+func (m OnMaster) Run(ctx context.Context, fun string, args []any, kwargs value.Map) (value any, found bool, err error) {
+	if !m.Modules.Has(fun) || strings.HasSuffix(fun, ".") {
+		return nil, false, nil
+	}
+	as := Minion{ID: m.ID, Saltenv: "base", Opts: m.Opts.Set("id", m.ID)}
+	value, err = m.Modules.Call(ctx, as, fun, args, kwargs)
+	return value, true, err
+}

@@ -1,0 +1,62 @@
+package pillar
+
+import (
+	"context"
+
+	"clustermaster/value"
+)
+
+// MinionData is what is kept of minions; *miniondata.Data is it.
+type MinionData interface {
+	Grains(ctx context.Context, id string) (grains value.Map, found bool, err error)
+	PillarOf(ctx context.Context, id, pillarenv string) (pillar value.Map, found bool, err error)
+	DropPillar(ctx context.Context, id string) error
+}
+
+// Shown are pillars as an operator asks for them: made with the grains that are kept of the minion.
+type Shown struct {
+	Compiler *Compiler
+	Data     MinionData
+}
+
+// request has the kept grains; without any the minion is known by its id alone.
+func (p Shown) request(ctx context.Context, id string, extra value.Map, saltenv, pillarenv string) (Request, error) {
+	grains, found, err := p.Data.Grains(ctx, id)
+	if err != nil {
+		return Request{}, err
+	}
+	if !found {
+		grains = value.Map{{Key: "fqdn", Value: id}}
+	}
+	for _, kw := range extra {
+		if name, ok := kw.Key.(string); ok {
+			grains = grains.Set(name, kw.Value)
+		}
+	}
+	return Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv, CleanCache: true}, nil
+}
+
+func (p Shown) MakePillar(ctx context.Context, id string, extra value.Map, saltenv, pillarenv string) (value.Map, error) {
+	r, err := p.request(ctx, id, extra, saltenv, pillarenv)
+	if err != nil {
+		return nil, err
+	}
+	made, err := p.Compiler.Pillar(ctx, r)
+	return made.Pillar, err
+}
+
+func (p Shown) Top(ctx context.Context, id, saltenv string) (value.Map, []string, error) {
+	r, err := p.request(ctx, id, nil, saltenv, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.Compiler.Top(ctx, r)
+}
+
+func (p Shown) Kept(ctx context.Context, id, pillarenv string) (value.Map, bool, error) {
+	return p.Data.PillarOf(ctx, id, pillarenv)
+}
+
+func (p Shown) Forget(ctx context.Context, id string) error {
+	return p.Data.DropPillar(ctx, id)
+}

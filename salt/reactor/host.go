@@ -1,0 +1,51 @@
+package reactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"clustermaster/salt/modules"
+	"clustermaster/salt/render"
+	"clustermaster/value"
+)
+
+// Functions are the functions of templates; *modules.Modules is one.
+type Functions interface {
+	Call(ctx context.Context, m modules.Minion, fun string, args []any, kwargs value.Map) (any, error)
+	Has(fun string) bool
+}
+
+// Host answers templates that are rendered for this master itself.
+type Host struct {
+	Functions Functions
+	Minion    modules.Minion // this master, and the environment of files where a template names none
+	// Open reads a file of file_roots.
+	Open func(saltenv, path string) (abs string, data []byte, found bool, err error)
+}
+
+var (
+	_ render.Host           = Host{}
+	_ render.FunctionLister = Host{}
+)
+
+// Call implements render.Host.
+func (h Host) Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
+	v, err := h.Functions.Call(ctx, h.Minion, fun, args, kwargs)
+	if errors.Is(err, modules.ErrUnknown) {
+		return nil, fmt.Errorf("function %s: %w", fun, render.ErrUnknownFunction)
+	}
+	return v, err
+}
+
+// HasFunction implements render.FunctionLister.
+func (h Host) HasFunction(name string) bool { return h.Functions.Has(name) }
+
+// File implements render.Host: templates import from file_roots.
+func (h Host) File(_ context.Context, saltenv, path string) ([]byte, bool, error) {
+	if saltenv == "" {
+		saltenv = h.Minion.Saltenv
+	}
+	_, data, found, err := h.Open(saltenv, path)
+	return data, found, err
+}

@@ -1,0 +1,249 @@
+package orders
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"clustermaster/salt/gather"
+	"clustermaster/salt/runner"
+	"clustermaster/salt/target"
+	"clustermaster/serve/acl"
+	"clustermaster/serve/event"
+	"clustermaster/serve/master"
+	"clustermaster/serve/operator"
+	"clustermaster/store/jobcache"
+	"clustermaster/value"
+)
+
+// Node says whether this master serves; *cluster.Node is one.
+type Node interface {
+	WaitServing(ctx context.Context) error
+	// NotServing says why the node does not serve; "" if it does.
+	NotServing() string
+}
+
+// JobsDeps is what Jobs asks of this master.
+type JobsDeps struct {
+	Node    Node
+	Jobs    *jobcache.Cache
+	Mesh    *event.Mesh
+	Targets target.Source
+	Publish func(ctx context.Context, r master.PublishRequest) (master.Published, error)
+	NewJID  func() string
+
+	Timeout          time.Duration // the option timeout
+	GatherJobTimeout time.Duration // the option gather_job_timeout
+}
+
+// Jobs orders jobs of minions and follows them, for the commands' socket and for runner functions.
+type Jobs struct{ d JobsDeps }
+
+// NewJobs makes it.
+func NewJobs(d JobsDeps) *Jobs { return &Jobs{d} }
+
+var (
+	_ gather.Master    = (*Jobs)(nil)
+	_ operator.Minions = (*Jobs)(nil)
+	_ runner.Asker     = (*Jobs)(nil)
+	_ runner.Resolver  = (*Jobs)(nil)
+	_ runner.Watcher   = (*Jobs)(nil)
+	_ runner.Store     = (*Jobs)(nil)
+)
+
+// NewJID implements gather.Master.
+func (j *Jobs) NewJID(context.Context) (string, error) { return j.d.NewJID(), nil }
+
+// Publish implements gather.Master.
+func (j *Jobs) Publish(ctx context.Context, p gather.Publish) (gather.Published, error) {
+	return j.PublishAs(ctx, p, nil)
+}
+
+// PublishAs implements operator.Minions.
+func (j *Jobs) PublishAs(ctx context.Context, p gather.Publish, rights *acl.Rights) (gather.Published, error) {
+	if err := j.served(ctx, p.Patience); err != nil {
+		return gather.Published{}, err
+	}
+	done, err := j.d.Publish(ctx, master.PublishRequest{
+		Tgt: p.Tgt, TgtType: p.TgtType, Fun: p.Fun, Arg: p.Arg, Ret: p.Ret, JID: p.JID, User: p.User, Kwargs: p.Kwargs, Timeout: p.Timeout,
+		Rights: rights,
+	})
+	return gather.Published(done), err
+}
+
+// Owner implements operator.Minions.
+func (j *Jobs) Owner(ctx context.Context, jid string) (user, eauth string, found bool, err error) {
+	owner, found, err := j.d.Jobs.Owner(ctx, jid)
+	return owner.User, owner.Eauth, found, err
+}
+
+// maxPatience is how long a command waits at most for a master that was just started.
+const maxPatience = 10 * time.Second
+
+// served waits, no longer than patience, until this master serves. The error says why it does not.
+func (j *Jobs) served(ctx context.Context, patience time.Duration) error {
+	if patience <= 0 || patience > maxPatience {
+		patience = maxPatience
+	}
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_ = j.d.Node.WaitServing(wait) // one that served once may do so no more
+	if why := j.d.Node.NotServing(); why != "" {
+		return fmt.Errorf("this master does not serve: %s; its log and salt-run cluster.members tell more", why)
+	}
+	return ctx.Err()
+}
+
+// watching is a subscription to the whole cluster, handed on as gather's events.
+type watching struct {
+	sub *event.Subscription
+	c   chan gather.Event
+	end chan struct{}
+}
+
+func (w *watching) C() <-chan gather.Event { return w.c }
+
+func (w *watching) Close() {
+	close(w.end)
+	w.sub.Close()
+}
+
+// Subscribe implements gather.Master.
+func (j *Jobs) Subscribe(ctx context.Context, prefix string) (gather.Events, error) {
+	sub, err := j.d.Mesh.Subscribe(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	w := &watching{sub: sub, c: make(chan gather.Event), end: make(chan struct{})}
+	go func() {
+		defer close(w.c)
+		for {
+			var next gather.Event
+			select {
+			case e, ok := <-sub.C:
+				if !ok {
+					return
+				}
+				next = gather.Event{Tag: e.Tag, Data: e.Data}
+			case <-sub.Lost():
+				next.Lost = true
+			case <-w.end:
+				return
+			}
+			select {
+			case w.c <- next:
+			case <-w.end:
+				return
+			}
+		}
+	}()
+	return w, nil
+}
+
+// ReadReturns implements gather.Master.
+func (j *Jobs) ReadReturns(ctx context.Context, jid string, ids []string, fn func(id string, r gather.Return) error) error {
+	return j.d.Jobs.ReadReturns(ctx, jid, ids, func(id string, r jobcache.Return) error {
+		return fn(id, gather.Return{Return: r.Return, Retcode: r.Retcode, Success: r.Success, Out: r.Out})
+	})
+}
+
+// Targets implements operator.Minions.
+func (j *Jobs) Targets(ctx context.Context, tgt any, tgtType, delimiter string) (operator.Targeted, error) {
+	if err := j.served(ctx, 0); err != nil {
+		return operator.Targeted{}, err
+	}
+	found, err := target.Match(ctx, tgtType, tgt, delimiter, j.d.Targets, true)
+	return operator.Targeted(found), err
+}
+
+// Certain implements operator.Minions.
+func (j *Jobs) Certain(ctx context.Context, compound string) ([]string, error) {
+	found, err := target.Certain(ctx, "compound", compound, "", j.d.Targets)
+	return found.Minions, err
+}
+
+// Resolve implements runner.Resolver.
+func (j *Jobs) Resolve(ctx context.Context, tgtType string, tgt any) (ids []string, incomplete string, err error) {
+	found, err := target.Match(ctx, tgtType, tgt, "", j.d.Targets, true)
+	return found.Minions, found.Incomplete, err
+}
+
+// Ask implements runner.Asker.
+func (j *Jobs) Ask(ctx context.Context, a runner.Ask) (runner.Answers, error) {
+	args := a.Args
+	if len(a.Kwargs) > 0 {
+		args = append(slices.Clip(args), append(value.Map{{Key: "__kwarg__", Value: true}}, a.Kwargs...))
+	}
+	opts := gather.Options{Timeout: a.Timeout, GatherJobTimeout: a.Gather}
+	if opts.Timeout <= 0 {
+		opts.Timeout = j.d.Timeout
+	}
+	if opts.GatherJobTimeout <= 0 {
+		opts.GatherJobTimeout = j.d.GatherJobTimeout
+	}
+	out := runner.Answers{Returned: make(map[string]runner.Answer)}
+	summary, err := gather.Run(ctx, j, gather.Publish{
+		Tgt: a.Tgt, TgtType: a.TgtType, Fun: a.Fun, Arg: args, Ret: a.Ret, JID: a.JID, User: a.User,
+	}, opts, func(id string, ret gather.Return) {
+		v, err := value.Unpack(ret.Return)
+		if err != nil {
+			v = nil
+		}
+		out.Returned[id] = runner.Answer{Return: v, Retcode: ret.Code()}
+	})
+	out.JID, out.Minions, out.Incomplete = summary.JID, summary.Minions, summary.Incomplete
+	return out, err
+}
+
+// Watch implements runner.Watcher.
+func (j *Jobs) Watch(ctx context.Context, prefix string) (<-chan runner.Event, []string, error) {
+	sub, err := j.d.Mesh.Subscribe(ctx, prefix)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := make(chan runner.Event)
+	go func() {
+		defer close(out)
+		defer sub.Close()
+		for {
+			select {
+			case e, ok := <-sub.C:
+				if !ok {
+					return
+				}
+				select {
+				case out <- runner.Event{Tag: e.Tag, Data: e.Data}:
+				case <-ctx.Done():
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out, ids(sub.Unconfirmed()), nil
+}
+
+// ids turns node names into the ids that operators know.
+func ids(nodes []string) []string {
+	out := make([]string, len(nodes))
+	for i, n := range nodes {
+		out[i], _, _ = strings.Cut(n, "/")
+	}
+	return out
+}
+
+// SaveRun implements runner.Store.
+func (j *Jobs) SaveRun(ctx context.Context, jid string, load value.Map, id string, ret value.Map) error {
+	if err := j.d.Jobs.SaveLoad(ctx, jid, load, nil); err != nil {
+		return err
+	}
+	packed, err := value.Pack(ret)
+	if err != nil {
+		return fmt.Errorf("pack result of job %s: %w", jid, err)
+	}
+	_, err = j.d.Jobs.SaveReturn(ctx, jid, id, jobcache.Return{Return: packed}, nil)
+	return err
+}

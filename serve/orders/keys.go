@@ -1,0 +1,115 @@
+package orders
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"clustermaster/keystore"
+	"clustermaster/salt/runner"
+	"clustermaster/serve/operator"
+	"clustermaster/wire"
+)
+
+// KeysNode is what is shown of this master's own keys; *cluster.Node is one.
+type KeysNode interface {
+	// ClusterKey is the key by which minions know their master; nil before founding.
+	ClusterKey() *wire.PrivateKey
+	// Fresh waits for what the leader knows, or returns a note why that is not shown.
+	Fresh(ctx context.Context) (note string)
+}
+
+// Keys shows and changes minions' keys, for the commands' socket and the wheel family key.
+type Keys struct {
+	Orders *keystore.Orders
+	Node   KeysNode
+
+	Clustered   bool   // names the files of Local
+	PkiDir      string // the option pki_dir
+	SignKeyName string // the option master_sign_key_name
+}
+
+var (
+	_ operator.Keys = (*Keys)(nil)
+	_ runner.Keys   = (*Keys)(nil)
+)
+
+// Lists implements operator.Keys.
+func (k *Keys) Lists(ctx context.Context, texts bool) (operator.KeyLists, error) {
+	lists := operator.KeyLists{Local: k.Local(), Note: k.Node.Fresh(ctx)}
+	all := k.Orders.List()
+	for _, s := range keystore.States {
+		for _, id := range all[s] {
+			key := operator.Key{ID: id, State: s.String()}
+			if texts {
+				key.Pub, _ = k.Orders.Text(id, s)
+			}
+			lists.Keys = append(lists.Keys, key)
+		}
+	}
+	return lists, nil
+}
+
+// Local are the public parts of this master's own keys: file name to PEM.
+func (k *Keys) Local() map[string]string {
+	out := make(map[string]string)
+	if own := k.Node.ClusterKey(); own != nil {
+		name := "master.pub"
+		if k.Clustered {
+			name = "cluster.pub"
+		}
+		out[name] = own.Public().Text()
+	}
+	if b, err := os.ReadFile(filepath.Join(k.PkiDir, k.SignKeyName+".pub")); err == nil {
+		out[k.SignKeyName+".pub"] = string(b)
+	}
+	return out
+}
+
+// Change implements operator.Keys.
+func (k *Keys) Change(ctx context.Context, c operator.KeyChange) (operator.KeysChanged, error) {
+	order := keystore.Order{Action: c.Action, PreserveMinions: c.PreserveMinions, KeepAESKey: c.KeepAESKey}
+	for _, key := range c.Keys {
+		if !slices.Contains(order.From, key.State) {
+			order.From = append(order.From, key.State)
+		}
+		order.IDs = append(order.IDs, key.ID)
+	}
+	changed, warnings, err := k.Orders.Order(ctx, order)
+	out := operator.KeysChanged{Warnings: warnings}
+	for _, key := range changed {
+		out.Changed = append(out.Changed, operator.Key{ID: key.ID, State: key.State.String()})
+	}
+	return out, err
+}
+
+// KeyLists implements runner.Keys.
+func (k *Keys) KeyLists(ctx context.Context) (lists map[string][]string, note string, err error) {
+	note = k.Node.Fresh(ctx)
+	lists = make(map[string][]string)
+	for s, ids := range k.Orders.List() {
+		lists[s.String()] = ids
+	}
+	return lists, note, nil
+}
+
+// KeyText implements runner.Keys.
+func (k *Keys) KeyText(_ context.Context, id, state string) (string, bool, error) {
+	s, ok := keystore.ParseState(state)
+	if !ok {
+		return "", false, nil
+	}
+	pem, ok := k.Orders.Text(id, s)
+	return pem, ok, nil
+}
+
+// ChangeKeys implements runner.Keys.
+func (k *Keys) ChangeKeys(ctx context.Context, action runner.KeyAction, ids, states []string) (runner.KeyChange, error) {
+	changed, warnings, err := k.Orders.Order(ctx, keystore.Order{Action: string(action), IDs: ids, From: states})
+	out := runner.KeyChange{Warnings: warnings}
+	for _, key := range changed {
+		out.Changed = append(out.Changed, key.ID)
+	}
+	return out, err
+}

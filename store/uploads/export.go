@@ -1,0 +1,35 @@
+package uploads
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"clustermaster/wire"
+)
+
+// Export writes a file below dir and returns its path. It writes beside the place and renames, so that
+// nobody reads half a file.
+func (f *Files) Export(ctx context.Context, dir, id, path string) (string, error) {
+	if !wire.ValidID(id) || !filepath.IsLocal(path) {
+		return "", fmt.Errorf("%s of %s is no path below a minion's folder", path, id)
+	}
+	full := filepath.Join(dir, id, "files", path)
+	if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {
+		return "", err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(full), ".pushed-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(tmp.Name())
+	if err := f.WriteTo(ctx, id, path, tmp); err != nil {
+		tmp.Close()
+		return "", err
+	}
+	if err := tmp.Close(); err != nil {
+		return "", err
+	}
+	return full, os.Rename(tmp.Name(), full)
+}
