@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -179,3 +180,14 @@ func (s *Store) ImportDir(ctx context.Context, dir string) (n int, err error) {
 
 // maxNamed bounds the ids in a log line.
 const maxNamed = 20
+
+// ImportDirs takes over the key folders of an existing Salt master, one after the other; a folder that
+// is named twice once.
+func (s *Store) ImportDirs(ctx context.Context, dirs ...string) error {
+	for _, dir := range slices.Compact(dirs) {
+		if _, err := s.ImportDir(ctx, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/debug"
-	"strings"
 
 	"clustermaster/config"
 	"clustermaster/config/settings"
-	"clustermaster/keystore"
 	"clustermaster/salt/cli"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/auth"
 	"clustermaster/serve/daemon"
 	"clustermaster/serve/operator"
+	"clustermaster/serve/orders"
 )
 
 // saltVersion is the release of Salt that this master speaks as.
@@ -25,41 +22,18 @@ const saltVersion = cli.SaltVersion
 func cliEnv() cli.Env {
 	e := cli.OS()
 	e.Build = Version
-	e.Versions = versions
-	e.Offline = offlineKeys
+	e.Versions = daemon.Versions
+	e.Offline = func(_ context.Context, o *config.Options) (operator.KeyLists, error) {
+		return orders.OfflineKeys(o.KeysDir())
+	}
 	return e
 }
 
 func printVersions(prog string, all bool) {
 	fmt.Printf("%s %s (clustermaster %s)\n", prog, saltVersion, Version)
 	if all {
-		fmt.Println("\n" + versions())
+		fmt.Println("\n" + daemon.Versions())
 	}
-}
-
-// versions lists the program's parts, one a line.
-func versions() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Dependency Versions:\n %20s: %s\n", "go", runtime.Version())
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, d := range info.Deps {
-			fmt.Fprintf(&b, " %20s: %s\n", d.Path[strings.LastIndexByte(d.Path, '/')+1:], d.Version)
-		}
-	}
-	return strings.TrimRight(b.String(), "\n")
-}
-
-// offlineKeys reads the key folders of a master that does not run.
-func offlineKeys(_ context.Context, o *config.Options) (operator.KeyLists, error) {
-	keys, err := keystore.ReadDir(o.KeysDir())
-	if err != nil {
-		return operator.KeyLists{}, err
-	}
-	var lists operator.KeyLists
-	for _, k := range keys {
-		lists.Keys = append(lists.Keys, operator.Key{ID: k.ID, State: k.State.String(), Pub: k.Pub})
-	}
-	return lists, nil
 }
 
 // configCommand is "clustermaster config check".

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +18,7 @@ import (
 	"clustermaster/cluster"
 	"clustermaster/cluster/backup"
 	"clustermaster/cluster/fsm"
+	"clustermaster/cluster/nextlevel"
 	"clustermaster/config"
 	"clustermaster/config/settings"
 	"clustermaster/internal/diskspace"
@@ -63,6 +64,7 @@ type rooms struct {
 	seal      *seal.Key // nil leaves what lies in DataDir open
 	systemd   *health.Systemd
 	listening chan struct{} // closed once the minion ports are open for the first time
+	opened    sync.Once     // closes it
 
 	port        *peer.Port   // nil when stand-alone
 	rpc         *grpc.Server // nil when stand-alone
@@ -187,8 +189,8 @@ func (r *rooms) openCluster(found bool) error {
 	cfg.Now = daemon.Clock(os.Getenv(daemon.ClockEnv))
 	cfg.StateSync, cfg.Unfit = r.syncState, r.disk.Low
 	cfg.Alarms, cfg.LastBackup = r.backups.Alarms, r.backups.LastGood
-	cfg.OnFounded = func(ctx context.Context, n *cluster.Node) error { return r.importKeys(ctx) }
-	tuneLater(&cfg)
+	cfg.OnFounded = func(ctx context.Context, n *cluster.Node) error { return r.keys.ImportDirs(ctx, o.KeysDir(), o.PkiDir) }
+	nextlevel.Tune(&cfg)
 	var port cluster.PeerPort // nil stays nil
 	if o.ClusterID != "" {
 		advertise, err := o.ResolveAdvertise()
@@ -344,7 +346,7 @@ func (r *rooms) openMaster(ctx context.Context) error {
 		r.roots.RegisterRPC(r.rpc)
 		r.mesh.RegisterRPC(r.rpc)
 		r.master.RegisterRPC(r.rpc)
-		registerLater(r.rpc)
+		nextlevel.Register(r.rpc)
 	}
 	return nil
 }
@@ -460,8 +462,15 @@ func (r *rooms) run(ctx context.Context) error {
 	upper.Go(func() error { return r.checkup.Run(uctx) })
 	upper.Go(func() error { return r.sock.Serve(uctx) })
 	upper.Go(func() error { return r.local.Serve(uctx) })
-	upper.Go(func() error { return r.serveHealth(uctx) })
-	upper.Go(func() error { return r.supervise(uctx) })
+	upper.Go(func() error {
+		return health.Serve(uctx, r.opts.ResolveHealthListen(), r.opts.ResolveMetricsListen(), r.node, r.reg, r.log)
+	})
+	upper.Go(func() error {
+		return health.Supervise(uctx, r.systemd, health.Supervised{
+			State: r.node, Loops: r.loops(), Listening: r.listening, NotServing: r.node.NotServing,
+			Dir: filepath.Join(r.opts.CacheDir, "health"),
+		}, r.log)
+	})
 	upper.Go(func() error { return r.node.WhileServing(uctx, r.serveMinions) })
 	err := upper.Wait()
 	r.functions.Wait()
@@ -475,37 +484,20 @@ func (r *rooms) run(ctx context.Context) error {
 	return err
 }
 
-// importKeys takes over the key folders of an existing Salt master: those of
-// cluster_pki_dir, and of pki_dir beside it. It runs once, on the founder.
-func (r *rooms) importKeys(ctx context.Context) error {
-	dirs := []string{r.opts.KeysDir()}
-	if r.opts.PkiDir != dirs[0] {
-		dirs = append(dirs, r.opts.PkiDir)
-	}
-	for _, dir := range dirs {
-		if _, err := r.keys.ImportDir(ctx, dir); err != nil {
-			return err
-		}
-	}
-	return nil
+// loops are checked before each sign of life. None of them needs another master: a liveness that
+// depends on the cluster would end masters in the middle of an election.
+func (r *rooms) loops() *health.Loops {
+	l := new(health.Loops)
+	l.Add("replicated state", func() { r.node.State().MembershipVersion() })
+	l.Add("cluster node", func() { r.node.Ready() })
+	l.Add("keys", func() { r.keys.AcceptedIDs() })
+	l.Add("ring store", func() { r.store.Info() })
+	l.Add("event bus", func() { r.bus.Subscribe(unheard).Close() })
+	return l
 }
 
-func (r *rooms) serveHealth(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for addr, serve := range map[string]func(context.Context, net.Listener) error{
-		r.opts.ResolveHealthListen(): func(ctx context.Context, ln net.Listener) error { return health.Probes(ctx, ln, r.node, r.log) },
-		r.opts.ResolveMetricsListen(): func(ctx context.Context, ln net.Listener) error {
-			return health.Metrics(ctx, ln, r.reg, r.log)
-		},
-	} {
-		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-		if err != nil {
-			return fmt.Errorf("listen for health: %w", err)
-		}
-		g.Go(func() error { return serve(ctx, ln) })
-	}
-	return g.Wait()
-}
+// unheard is a tag that no event has.
+const unheard = "clustermaster/liveness"
 
 // serveMinions opens the minion ports, and closes them with all that minions have open there when ctx ends.
 func (r *rooms) serveMinions(ctx context.Context) error {
@@ -519,7 +511,7 @@ func (r *rooms) serveMinions(ctx context.Context) error {
 		pub.Close()
 		return err
 	}
-	r.listens()
+	r.opened.Do(func() { close(r.listening) })
 	r.log.Info("minion ports open", "publish", pub.Addr(), "request", req.Addr(), "took", time.Since(r.began).Round(time.Millisecond))
 	if len(r.keys.AcceptedIDs()) > 0 {
 		r.pub.ExpectBack()

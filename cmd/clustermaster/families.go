@@ -9,6 +9,7 @@ import (
 
 	"clustermaster/cluster"
 	"clustermaster/cluster/backup"
+	"clustermaster/cluster/nextlevel"
 	"clustermaster/config/settings"
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/reactor"
@@ -59,7 +60,7 @@ func (r *rooms) openFunctions() error {
 			Status: status, Members: clusterOrders{r.node},
 			Restart: runner.UpgradeCommand(o.ClusterUpgradeCommand),
 		}),
-		runner.Doctor(status, r.reports),
+		runner.Doctor(status, r.checkup.JSON),
 		runner.Rescue(r.node),
 		runner.Backups(backups{r.backupFiles}),
 		runner.Identity(identity{r.node, o.HashType}),
@@ -91,7 +92,7 @@ func (r *rooms) openFunctions() error {
 		runner.Matching(r.orders),
 		runner.ReactorFamily(reactor.Admin{Reactor: r.reactor, Agreed: r.reactions}),
 		runner.Test(),
-		laterFunctions(r),
+		nextlevel.Functions(r.node, r.port),
 	)
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"os/signal"
 	"syscall"
@@ -36,20 +35,4 @@ func operatingCommands() []command {
 // openCheckup makes this master's part of the exchange of reports.
 func (r *rooms) openCheckup() {
 	r.checkup = &checkup.Exchange{Options: r.opts, Release: Version, Bus: r.bus, Mesh: r.mesh}
-}
-
-// reports are those of the masters with these ids, or this one's, as JSON.
-func (r *rooms) reports(ctx context.Context, nonce string, ids []string) (string, []string, error) {
-	var list []checkup.Report
-	var missing []string
-	if len(ids) == 0 {
-		list = append(list, r.checkup.Report(ctx, nonce))
-	} else {
-		var err error
-		if list, missing, err = r.checkup.Ask(ctx, nonce, ids); err != nil {
-			return "", nil, err
-		}
-	}
-	b, err := json.Marshal(list)
-	return string(b), missing, err
 }

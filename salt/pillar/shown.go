@@ -3,6 +3,7 @@ package pillar
 import (
 	"context"
 
+	"clustermaster/internal/yaml11"
 	"clustermaster/value"
 )
 
@@ -59,4 +60,16 @@ func (p Shown) Kept(ctx context.Context, id, pillarenv string) (value.Map, bool,
 
 func (p Shown) Forget(ctx context.Context, id string) error {
 	return p.Data.DropPillar(ctx, id)
+}
+
+// Decrypt runs a renderer such as gpg over a value that was loaded already, as the minion or master id.
+func (c *Compiler) Decrypt(ctx context.Context, id string, v any, renderer string) (any, error) {
+	text := string(yaml11.Dump(value.Map{{Key: "v", Value: v}}))
+	made, err := c.RenderText(ctx, Request{ID: id}, nil, nil, "", text, "yaml|"+renderer, nil)
+	if err != nil {
+		return nil, err
+	}
+	m, _ := made.(value.Map)
+	plain, _ := m.Get("v")
+	return plain, nil
 }

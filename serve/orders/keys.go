@@ -113,3 +113,16 @@ func (k *Keys) ChangeKeys(ctx context.Context, action runner.KeyAction, ids, sta
 	}
 	return out, err
 }
+
+// OfflineKeys reads the key folders of a master that does not run.
+func OfflineKeys(dir string) (operator.KeyLists, error) {
+	keys, err := keystore.ReadDir(dir)
+	if err != nil {
+		return operator.KeyLists{}, err
+	}
+	var lists operator.KeyLists
+	for _, k := range keys {
+		lists.Keys = append(lists.Keys, operator.Key{ID: k.ID, State: k.State.String(), Pub: k.Pub})
+	}
+	return lists, nil
+}

@@ -1,6 +1,6 @@
 //go:build future
 
-package main
+package nextlevel
 
 import (
 	"context"
@@ -14,19 +14,20 @@ import (
 	"clustermaster/cluster/clusterpb"
 	"clustermaster/cluster/fsm"
 	"clustermaster/salt/runner"
+	"clustermaster/transport/peer"
 	"clustermaster/value"
 )
 
 // A program built with the tag "future" has what the next level may add, and runner functions that use it, also where
 // it must not be used.
 
-// laterFunctions are the runner functions of the next level.
-func laterFunctions(r *rooms) []runner.Function {
+// Functions are the runner functions of the next level.
+func Functions(node *cluster.Node, port *peer.Port) []runner.Function {
 	propose := func(ctx context.Context, c fsm.Command, force bool) (any, error) {
 		if force {
-			return "forced", r.node.Force(ctx, c)
+			return "forced", node.Force(ctx, c)
 		}
-		_, _, err := r.node.Propose(ctx, c)
+		_, _, err := node.Propose(ctx, c)
 		return "done", err
 	}
 	return []runner.Function{
@@ -40,17 +41,17 @@ func laterFunctions(r *rooms) []runner.Function {
 			}},
 		{Name: "future.notes", Doc: "List the notes.", Run: func(ctx context.Context, _ *runner.Call) (any, error) {
 			out := []any{}
-			for _, n := range r.node.State().Notes() {
+			for _, n := range node.State().Notes() {
 				out = append(out, n)
 			}
-			return out, r.node.ReadIndex(ctx)
+			return out, node.ReadIndex(ctx)
 		}},
 		{Name: "future.snapshot", Doc: "Write a snapshot.", Run: func(context.Context, *runner.Call) (any, error) {
-			return true, r.node.Snapshot()
+			return true, node.Snapshot()
 		}},
 		{Name: "future.ping", Params: []runner.Param{runner.Need("peer")}, Doc: "Call a method of the next level.",
 			Run: func(ctx context.Context, c *runner.Call) (any, error) {
-				cc, err := conn(r, c.Text("peer"))
+				cc, err := conn(node, port, c.Text("peer"))
 				if err != nil {
 					return nil, err
 				}
@@ -60,7 +61,7 @@ func laterFunctions(r *rooms) []runner.Function {
 			}},
 		{Name: "future.field", Params: []runner.Param{runner.Need("peer")}, Doc: "Send a request with a field that nobody knows.",
 			Run: func(ctx context.Context, c *runner.Call) (any, error) {
-				cc, err := conn(r, c.Text("peer"))
+				cc, err := conn(node, port, c.Text("peer"))
 				if err != nil {
 					return nil, err
 				}
@@ -72,20 +73,21 @@ func laterFunctions(r *rooms) []runner.Function {
 	}
 }
 
-// tuneLater keeps the log short, so that a joiner needs the snapshot that future.snapshot wrote.
-func tuneLater(c *cluster.Config) { c.SnapshotThreshold = 20 }
+// Tune keeps the log short, so that a joiner needs the snapshot that future.snapshot wrote.
+func Tune(c *cluster.Config) { c.SnapshotThreshold = 20 }
 
-func conn(r *rooms, id string) (*grpc.ClientConn, error) {
-	m, ok := r.node.State().MemberByID(id)
+func conn(node *cluster.Node, port *peer.Port, id string) (*grpc.ClientConn, error) {
+	m, ok := node.State().MemberByID(id)
 	if !ok {
 		return nil, fmt.Errorf("no member %s", id)
 	}
-	return r.port.Conn(m.Node)
+	return port.Conn(m.Node)
 }
 
 const futurePing = "/clustermaster.future.Future/Ping"
 
-func registerLater(s grpc.ServiceRegistrar) {
+// Register adds the method that future.ping calls.
+func Register(s grpc.ServiceRegistrar) {
 	s.RegisterService(&grpc.ServiceDesc{ServiceName: "clustermaster.future.Future", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
 		MethodName: "Ping",
 		Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
