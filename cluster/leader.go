@@ -309,14 +309,17 @@ func (n *Node) hasCaughtUp(ctx context.Context, m fsm.Member, mark uint64) bool 
 // left half done.
 func (n *Node) rotate(ctx context.Context) {
 	aes, session := n.state.AES(), n.state.Session()
-	if !n.clockJudged.Load() {
+	if !n.clockJudged.Load() || n.rotating.Load() {
 		return
 	}
 	due := func(e fsm.Epochs) bool {
 		return n.cfg.PublishSession > 0 && e.Active.Number != 0 && (n.Now().Sub(e.Active.At) >= n.cfg.PublishSession || n.foreseen(e.Active.At))
 	}
 	leftAES, leftSession := n.abandoned("aes", aes.Staged), n.abandoned("session", session.Staged)
-	owed := n.owes(time.Now())
+	owed := ""
+	if !leftAES && !leftSession { // each call that names a member counts as a try
+		owed = n.owes(time.Now())
+	}
 	if owed == "" && !due(aes) && !due(session) && !leftAES && !leftSession || !n.rotating.CompareAndSwap(false, true) {
 		return
 	}

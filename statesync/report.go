@@ -32,7 +32,7 @@ type Report struct {
 	Drifted int      // how many in all
 	Changes []string // with Test: what would be done, "+ env:root path" and so on; at most maxListed
 	Missing []Scope  // roots that this master's config does not have
-	Skipped []string // what is on this master and can't be synced; at most maxListed
+	Skipped []string // what is on this master and is not synced, or not in full; at most maxListed
 	Away    bool     // it can't be reached, and catches up by itself when it is back
 	Error   string   // why nothing, or not all, was done; empty when all is well
 }

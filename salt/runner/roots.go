@@ -44,7 +44,7 @@ type RootsPeer struct {
 	KeptIn                  []string
 	Changes                 []string // with Test: what would be done
 	Missing                 []string // roots that its configuration lacks
-	Skipped                 []string // what can't be synced
+	Skipped                 []string // what is not synced, or not in full: each says why
 	Error                   string
 }
 

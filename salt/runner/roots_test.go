@@ -49,7 +49,7 @@ const rootsTable = `file_roots: head 7, published; 1234 items, 5.0 MiB
   m2           drift       2        1        3  12345     1.23
   m3           away        -        -        -      -        -
   master-four  failed      -        -        -      -        -
-  m1: can't be synced
+  m1: not synced, or not in full
     base:0 "out": the link leads out of the root
   m2: changed there since its last sync, and left alone (force=True makes it like the source and keeps the old ones aside)
     edited  base:0 top.sls

@@ -94,7 +94,7 @@ func (p *RootsPeer) notes(b *strings.Builder, test bool) {
 		list(fmt.Sprintf("%d replaced items are kept aside in", p.Kept), printable(p.KeptIn), len(p.KeptIn))
 	}
 	list("roots that its configuration lacks are not synced there", printable(p.Missing), len(p.Missing))
-	list("can't be synced", printable(p.Skipped), len(p.Skipped))
+	list("not synced, or not in full", printable(p.Skipped), len(p.Skipped))
 }
 
 // printable keeps control characters of file names from the terminal.

@@ -29,10 +29,24 @@ const refillMeta = "refill"
 // use returns the database; done must be called when it is used no more. It does not wait: while the database is being
 // replaced there is none.
 func (d *disk) use() (db *pebble.DB, done func(), err error) {
-	if !d.swap.TryRLock() {
+	switch {
+	case d.closed.Load():
+		return nil, nil, ErrClosed
+	case !d.swap.TryRLock():
 		return nil, nil, errAside
+	case d.closed.Load():
+		d.swap.RUnlock()
+		return nil, nil, ErrClosed
 	}
 	return d.db, d.swap.RUnlock, nil
+}
+
+// close waits for reads that are under way; later ones are refused.
+func (d *disk) close() error {
+	d.closed.Store(true)
+	d.swap.Lock()
+	defer d.swap.Unlock()
+	return d.db.Close()
 }
 
 // isDamage reports whether a store can't be opened or read because of what its files hold, or because some are gone.

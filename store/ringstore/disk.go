@@ -24,6 +24,7 @@ import (
 type disk struct {
 	swap             sync.RWMutex // read-held while db is used, but by the committer; held while a damaged db is replaced
 	db               *pebble.DB
+	closed           atomic.Bool
 	openedAs, openAs string        // newest of Pebble's OPTIONS files before this opening, and since
 	width            time.Duration // of the time buckets made from now on
 	now              func() time.Time

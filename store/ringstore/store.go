@@ -300,7 +300,7 @@ func (s *Store) Close() error {
 		s.lanesMu.Unlock()
 		s.wg.Wait()
 		s.commit.close()
-		if e := s.disk.db.Close(); e != nil {
+		if e := s.disk.close(); e != nil {
 			err = fmt.Errorf("close ring store: %w", e)
 		}
 		s.met.unregister()

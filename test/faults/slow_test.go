@@ -20,6 +20,45 @@ type slowLinks struct {
 	delay time.Duration // each way
 	loss  float64       // part of the packets
 	end   chan struct{} // closed with the test
+
+	narrow   int // number of a master whose line takes so many bytes a second each way; 0: all lines are wide
+	up, down *line
+}
+
+// line is one way of a line that takes so many bytes a second; all connections share it.
+type line struct {
+	rate  int
+	mu    sync.Mutex
+	free  time.Time // when what was given to it is through
+	bytes int64     // that went through
+}
+
+// queued is how much a line holds before who sends has to wait.
+const queued = 50 * time.Millisecond
+
+// full is how long the line can't take more; 0: it can.
+func (l *line) full() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, time.Until(l.free)-queued)
+}
+
+// through is when n more bytes are through.
+func (l *line) through(n int) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); l.free.Before(now) {
+		l.free = now
+	}
+	l.free = l.free.Add(time.Duration(n) * time.Second / time.Duration(l.rate))
+	l.bytes += int64(n)
+	return l.free
+}
+
+func (l *line) carried() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes
 }
 
 func newSlowLinks(t testing.TB, masters int, delay time.Duration, loss float64) *slowLinks {
@@ -119,24 +158,49 @@ func (s *slowLinks) carry(in net.Conn, to int) {
 	}()
 	defer close(done)
 	var wg sync.WaitGroup
-	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
-		src, dst := way[0], way[1]
+	from := int(caller.To4()[3])
+	var there, back *line
+	switch s.narrow {
+	case 0:
+	case from:
+		there, back = s.up, s.down
+	case to:
+		there, back = s.down, s.up
+	}
+	for i, way := range [][2]net.Conn{{in, out}, {out, in}} {
+		src, dst, over := way[0], way[1], there
+		if i == 1 {
+			over = back
+		}
 		sent := make(chan piece, 1024)
-		wg.Go(func() { s.take(src, sent) })
+		wg.Go(func() { s.take(src, sent, over) })
 		wg.Go(func() { s.give(dst, src, sent) })
 	}
 	wg.Wait()
 }
 
 // take reads what is sent; what comes later does not arrive earlier.
-func (s *slowLinks) take(src net.Conn, sent chan<- piece) {
+func (s *slowLinks) take(src net.Conn, sent chan<- piece, over *line) {
 	defer close(sent)
 	var last time.Time
 	for {
+		for over != nil {
+			wait := over.full()
+			if wait == 0 {
+				break
+			}
+			if !s.wait(time.Now().Add(wait)) {
+				return
+			}
+		}
 		buf := make([]byte, 32<<10)
 		n, err := src.Read(buf)
 		if n > 0 {
-			if at := time.Now().Add(s.late(n)); at.After(last) {
+			at := time.Now().Add(s.late(n))
+			if over != nil {
+				at = over.through(n).Add(s.late(n))
+			}
+			if at.After(last) {
 				last = at
 			}
 			select {

@@ -1,0 +1,52 @@
+package ringstore
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Reads that go on while a store is closed end with an error: none finds a database that is closed under it.
+func TestReadsWhileItCloses(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		s, err := Open(t.TempDir(), newAlone(), Options{}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := t.Context()
+		for n := range 20 {
+			if err := s.Put(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n), "n"}, []byte("value"), time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var wg sync.WaitGroup
+		reading := make(chan struct{}, 4)
+		for range 4 {
+			wg.Go(func() {
+				for n := 0; ; n++ {
+					_, _, err := s.Get(ctx, Key{SpaceJobs, fmt.Sprintf("p%d", n%20), "n"})
+					if errors.Is(err, ErrClosed) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if n == 50 {
+						reading <- struct{}{}
+					}
+				}
+			})
+		}
+		for range 4 {
+			<-reading
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	}
+}
