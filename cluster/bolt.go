@@ -3,12 +3,15 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"time"
 
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,6 +22,9 @@ const boltAhead = 8 << 20
 
 // openBolt opens raft's log, and sees to it that its first boltAhead bytes are on the disk.
 func openBolt(path string, log *slog.Logger) (*raftboltdb.BoltStore, error) {
+	if err := readBolt(path); err != nil {
+		return nil, err
+	}
 	open := func() (*raftboltdb.BoltStore, error) {
 		return raftboltdb.New(raftboltdb.Options{
 			Path: path, BoltOptions: &bbolt.Options{Timeout: 3 * time.Second, FreelistType: bbolt.FreelistMapType},
@@ -43,6 +49,50 @@ func openBolt(path string, log *slog.Logger) (*raftboltdb.BoltStore, error) {
 		return nil, err
 	}
 	return open()
+}
+
+// readBolt reads all of raft's log, and changes nothing. bbolt maps the file and takes its pages for good: one that is
+// garbage, or behind the end of a file that was cut off, would end the process.
+func readBolt(path string) (err error) {
+	if st, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && st.Size() == 0 {
+		return nil
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = damagedLog(path, fmt.Errorf("%v", p))
+		}
+	}()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 3 * time.Second, ReadOnly: true, PreLoadFreelist: true})
+	switch {
+	case errors.Is(err, bbolterrors.ErrTimeout):
+		return fmt.Errorf("open %s: %w (is another master running on it?)", path, err)
+	case errors.Is(err, fs.ErrPermission):
+		return err
+	}
+	if err != nil {
+		return damagedLog(path, err)
+	}
+	defer db.Close()
+	sum := 0
+	err = db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+			return b.ForEach(func(k, v []byte) error {
+				for _, c := range v {
+					sum += int(c)
+				}
+				return nil
+			})
+		})
+	})
+	if err != nil {
+		return damagedLog(path, err)
+	}
+	return nil
+}
+
+func damagedLog(path string, err error) error {
+	return fmt.Errorf("raft's log %s is damaged: %w; %s", path, err, rejoinRemedy)
 }
 
 // allocate gives a file that many bytes of the disk, zeros behind its end. A file system that can't is no error.

@@ -214,7 +214,7 @@ func (n *Node) openRaft() error {
 	dir := filepath.Join(n.cfg.DataDir, "raft")
 	bolt, err := openBolt(filepath.Join(dir, "raft.db"), n.log)
 	if err != nil {
-		return fmt.Errorf("open raft log: %w (is another master running on %s?)", err, n.cfg.DataDir)
+		return fmt.Errorf("open raft log: %w", err)
 	}
 	n.store = bolt
 	hl := newRaftLog(n.log)

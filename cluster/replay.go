@@ -52,7 +52,7 @@ func (n *Node) replay(logs *trackedLog, snapshots raft.SnapshotStore) error {
 	for i := began + 1; i <= min(commit, last); i++ {
 		var entry raft.Log
 		if err := logs.GetLog(i, &entry); err != nil {
-			return fmt.Errorf("read raft log: entry %d: %w", i, err)
+			return damagedLog(filepath.Join(n.cfg.DataDir, "raft", "raft.db"), fmt.Errorf("entry %d: %w", i, err))
 		}
 		if entry.Type != raft.LogCommand {
 			continue

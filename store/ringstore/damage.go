@@ -82,6 +82,7 @@ func moveAside(files vfs.FS, dir string, now time.Time) (aside string, err error
 // Why a store begins anew.
 const (
 	toldDamage = "the ring store was damaged; it begins anew and fetches its records from the other masters; the damaged one is kept"
+	toldAlone  = "the ring store was damaged; it begins anew and empty, for there is no other master; the damaged one is kept, and is the only copy"
 	toldAway   = "deletions were forgotten while this master was away; its ring store begins anew and fetches its records from the other masters; the old one is kept"
 )
 
@@ -144,6 +145,9 @@ func (s *Store) replace(message, what string) {
 	default:
 	}
 	s.met.quarantined.Inc()
+	if message == toldDamage && len(s.others()) == 0 {
+		message = toldAlone
+	}
 	s.log.Error(message, "err", strings.TrimSpace(what), "path", aside)
 	s.wake()
 }

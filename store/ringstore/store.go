@@ -172,7 +172,11 @@ func Open(dir string, peers Peers, opts Options, log *slog.Logger, reg prometheu
 	if moveErr != nil {
 		return nil, errors.Join(err, moveErr)
 	}
-	log.Error(toldDamage, "err", err, "path", aside)
+	message := toldDamage
+	if len(peers.Members()) == 1 { // this one
+		message = toldAlone
+	}
+	log.Error(message, "err", err, "path", aside)
 	return open(dir, peers, opts, log, reg, true)
 }
 

@@ -40,7 +40,7 @@ const queued = 50 * time.Millisecond
 func (l *line) full() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(0, time.Until(l.free)-queued)
+	return max(0, time.Until(l.free.Add(-queued)))
 }
 
 // through is when n more bytes are through.
