@@ -44,7 +44,7 @@ var _ PeerPort = (*peer.Port)(nil)
 // Raft's own bounds.
 const (
 	maxAppendEntries = 64      // in one message to a peer, which has raftTimeout to take it
-	maxEntry         = 4 << 20 // bytes; minions cause 10 KB at most, lists of keys and backups come in parts of 128 KiB
+	maxEntry         = 4 << 20 // bytes; minions cause 10 KB at most, lists of keys and backups come in parts of 32 KiB, so that a slow line takes 64 of them in raftTimeout
 	keptSnapshots    = 2
 	raftTimeout      = 5 * time.Second // of one message to a peer; snapshots get more by their size
 	enqueueTimeout   = 3 * time.Second

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	restorePart = 128 << 10        // bytes of one log entry of a restore: raft sends up to maxAppendEntries of them in raftTimeout
+	restorePart = 32 << 10         // bytes of one log entry of a restore: raft sends up to maxAppendEntries of them in raftTimeout
 	restoreAge  = 10 * time.Minute // after its last part a restore is given up
 )
 

@@ -13,7 +13,7 @@ import (
 )
 
 // entryBytes is about how large a command may get: Raft sends several of them in one message.
-const entryBytes = 128 << 10
+const entryBytes = 32 << 10
 
 // inParts cuts a list into parts of entryBytes; size tells how many bytes of a command one of the list takes.
 func inParts[T any](list []T, size func(T) int) iter.Seq[[]T] {

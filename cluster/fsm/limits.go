@@ -48,7 +48,7 @@ const (
 	maxKeys      = 2_000_000
 	maxDenied    = 100_000 // of all ids together
 	maxTokens    = 100_000
-	maxParts     = 32_768 // of a restore; each is about 128 KiB
+	maxParts     = 65_536 // of a restore; each is about 32 KiB
 	maxRootsTree = 2
 )
 

@@ -27,10 +27,10 @@ func manyKeys(t *testing.T, dir string, n int) {
 }
 
 // A master behind a line of 50 Mbit/s, 20 ms from the others, joins a cluster with 100,000 keys. Nobody stands for
-// election meanwhile, nobody is held for down, and the others serve. The short form has a tenth of both.
+// election meanwhile, nobody is held for down, and the others serve. The short form has a tenth of the keys and a fifth of the line.
 func TestJoinOverANarrowLine(t *testing.T) {
 	t.Parallel()
-	keys, mbit, limit := 10_000, 5, 3*time.Minute
+	keys, mbit, limit := 10_000, 10, 3*time.Minute
 	if long() {
 		keys, mbit, limit = 100_000, 50, 10*time.Minute
 	}
