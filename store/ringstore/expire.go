@@ -65,6 +65,12 @@ func (s *Store) expire(ctx context.Context) error {
 
 // expireTombstones removes tombstones that ended. They have an index by time, so no other record is looked at.
 func (s *Store) expireTombstones(ctx context.Context, past uint64) error {
+	removed := 0
+	defer func() {
+		if lacking := s.lackers(); removed > 0 && len(lacking) > 0 {
+			s.log.Info("tombstones are removed; masters that are away are filled anew when they come back", "n", removed, "nodes", lacking)
+		}
+	}()
 	for {
 		var keys [][]byte
 		db, done, err := s.disk.use()
@@ -92,6 +98,7 @@ func (s *Store) expireTombstones(ctx context.Context, past uint64) error {
 		if err := s.commit.do(ctx, &task{run: func(b *pebble.Batch, g *group) error { return s.bury(b, g, keys) }}); err != nil {
 			return fmt.Errorf("drop tombstones: %w", err)
 		}
+		removed += len(keys)
 	}
 }
 
