@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/internal/saltpython"
 	"clustermaster/internal/seal"
 	"clustermaster/value"
 )
@@ -177,7 +178,9 @@ func (l *loader) checkMissing() {
 		if slices.Contains([]string{"cmd_json", "cmd_yaml", "extra_minion_data_in_pillar", "file_tree", "gpg", "nodegroups", "stack"}, name) {
 			continue // package pillar has these
 		}
-		l.refuse("ext_pillar", "the external pillar %q is not built in, its data would be missing from every minion's pillar; take it out", name)
+		if _, err := saltpython.Find(o.PythonHost); err != nil {
+			l.refuse("ext_pillar", "the external pillar %q is one of Salt's or your own in Python: %v", name, err)
+		}
 	}
 	for _, e := range o.ExternalAuth {
 		switch name := value.Str(e.Key); {

@@ -137,6 +137,13 @@ type Options struct {
 	RenderOutput                int           `opt:"render_output" own:"67108864" min:"65536" max:"2147483647"`
 	RenderIdle                  time.Duration `opt:"render_idle" own:"300" min:"1"`
 	RenderCache                 int           `opt:"render_cache" own:"33554432" min:"0"`
+	PythonHost                  string        `opt:"python_host" own:"''"`
+	PythonTimeout               time.Duration `opt:"python_timeout" own:"60" min:"1"`
+	PythonMemory                int           `opt:"python_memory" own:"1073741824" min:"268435456"`
+	PythonOutput                int           `opt:"python_output" own:"67108864" min:"65536" max:"2147483647"`
+	PythonProcesses             int           `opt:"python_processes" own:"64" min:"1"`
+	PythonChildren              int           `opt:"python_children" own:"0" min:"0" max:"1024"`
+	PythonIdle                  time.Duration `opt:"python_idle" own:"300" min:"1"`
 
 	// Keys and messages.
 	OpenMode                  bool          `opt:"open_mode"`

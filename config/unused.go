@@ -39,7 +39,7 @@ var unusedTexts = map[string]string{
 	"pillarcache":   "is not used: pillars are kept in the cluster's store",
 	"pillarenv":     "is not used: write pillarenv",
 	"pillarversion": "is not used: minions are told the version of the pillar as Salt's default does",
-	"python":        "is not used: modules written in Python are not loaded",
+	"python":        "is not used: modules of that kind written in Python are not loaded; docs/python.md says which are",
 	"queue":         "is not used: the queue runners are not built in",
 	"raas":          "is not used: the connector to RaaS runs inside Salt's own master only",
 	"raftlog":       "is not used: snapshots cut the Raft log",
@@ -112,6 +112,8 @@ var servedElsewhere = func() map[string]bool {
 		"keep_jobs", "log_dir", "master_id", "master_tops", "mine_get", "output_indent", "renderer_blacklist", "renderer_whitelist",
 		"salt_cp_chunk_size", "state_compress_ids", "state_output_diff", "state_output_pct", "state_output_profile", "state_tabular",
 		"gpg_decrypt_must_succeed", "no_parse",
+		// Of Salt's loader, which reads them itself.
+		"cython_enable", "enable_zip_modules", "extension_modules", "module_dirs", "optimization_order", "render_dirs", "utils_dirs",
 		// Refused by checkMissing where they would be missed.
 		"cache", "discovery", "eauth_tokens", "eauth_tokens.cache_driver", "enable_ssh_minions", "engines", "event_return", "ext_job_cache",
 		"fips_mode", "gitfs_remotes", "master_job_cache", "pillar.cache_driver", "runner_dirs", "ssl",

@@ -25,8 +25,10 @@ import (
 	"clustermaster/internal/health"
 	"clustermaster/internal/seal"
 	"clustermaster/keystore"
+	"clustermaster/salt/hosted"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
+	"clustermaster/salt/pythonhost"
 	"clustermaster/salt/reactor"
 	"clustermaster/salt/render"
 	"clustermaster/salt/schedule"
@@ -87,6 +89,8 @@ type rooms struct {
 	req         *minion.RequestServer
 	master      *master.Master
 	modules     *modules.Modules
+	hosted      *hosted.Functions // modules, and those of Salt's loader
+	python      *pythonhost.Host
 	pillar      *pillar.Compiler
 	files       *fileserver.Server // file_roots
 	render      *render.Renderer
@@ -152,6 +156,7 @@ func serveMaster(ctx context.Context, o *config.Options, found bool, systemd *he
 	}
 	defer r.master.Close()
 	defer r.render.Close()
+	defer r.python.Close()
 	if err := r.openOperator(); err != nil {
 		return errors.Join(err, r.node.Close())
 	}

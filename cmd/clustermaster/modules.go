@@ -39,7 +39,7 @@ func (r *rooms) moduleDeps() modules.Deps {
 // onMaster are the functions of templates, as this master calls them.
 func (r *rooms) onMaster() modules.OnMaster {
 	opts, _ := settings.Value(r.opts.Extra).(value.Map)
-	return modules.OnMaster{Modules: r.modules, ID: r.opts.ID, Opts: opts}
+	return modules.OnMaster{Modules: r.hosted, ID: r.opts.ID, Opts: opts}
 }
 
 // servedFiles are file_roots for the family fileserver.

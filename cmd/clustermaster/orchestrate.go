@@ -18,7 +18,7 @@ import (
 func (r *rooms) newOrchestrations() orders.Orchestrations {
 	o, kept := r.opts, orchestrate.KeptPauses{Cache: r.banks}
 	made := orchestrate.New(orchestrate.Deps{
-		Files: opened{r.files}, Renderer: r.render, Modules: r.modules, Functions: r.stateFunctions(),
+		Files: opened{r.files}, Renderer: r.render, Modules: r.hosted, Functions: r.stateFunctions(),
 		Pillar: func(ctx context.Context, id string, grains value.Map, saltenv, pillarenv string, over value.Map) (value.Map, error) {
 			made, err := r.pillar.Pillar(ctx, pillar.Request{ID: id, Grains: grains, Saltenv: saltenv, Pillarenv: pillarenv, Override: over, CleanCache: true})
 			return made.Pillar, err
@@ -38,7 +38,7 @@ func (r *rooms) stateFunctions() orchestrate.Functions {
 	o := r.opts
 	return statemodules.New(statemodules.Deps{
 		Minions: r.orders, Timeout: time.Duration(o.Timeout), GatherJobTimeout: o.GatherJobTimeout, Failhard: o.Failhard,
-		Runners: orders.ForStates{Functions: r.functions}, Fire: func(tag string, data value.Map) { r.bus.Fire(tag, data) }, Modules: r.modules, Files: r.files,
+		Runners: orders.ForStates{Functions: r.functions}, Fire: func(tag string, data value.Map) { r.bus.Fire(tag, data) }, Modules: r.hosted, Files: r.files,
 		Render: r.moduleDeps().Render,
 		Nested: func(v any, indent int) string {
 			return output.Defaults().Text(output.Result{Value: v, Outputter: "nested", Indent: indent})

@@ -39,8 +39,9 @@ func (r *rooms) openPillars() error {
 	}
 	r.render = render.New(settings.Render(o), r.log, r.reg) // it starts nothing before it is used
 	r.modules = modules.New(r.moduleDeps())
+	r.openPython()
 	r.pillar = pillar.New(pillar.Deps{
-		Files: opened{r.items}, Renderer: r.render, Functions: r.modules, Kept: keptPillars{r.data},
+		Files: opened{r.items}, Renderer: r.render, Functions: r.hosted, Kept: keptPillars{r.data},
 		Matches: func(ctx context.Context, compound any) ([]string, error) {
 			found, err := target.Match(ctx, "compound", compound, "", r.targets(), true)
 			return found.Minions, err

@@ -22,7 +22,7 @@ func (r *rooms) openReactor() {
 	grains := mastergrains.Of(o.ID, saltVersion)
 	r.reactor = reactor.New(reactor.Deps{
 		Bus: r.bus, Renderer: r.render, Host: reactor.Host{
-			Functions: r.modules, Open: opened{r.files}.Open,
+			Functions: r.hosted, Open: opened{r.files}.Open,
 			Minion: modules.Minion{ID: o.ID, Grains: grains, Saltenv: "base", Opts: opts},
 		}, File: opened{r.files}.Open,
 		Changes: r.reactions.Changes,

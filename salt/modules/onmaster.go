@@ -9,9 +9,12 @@ import (
 
 // OnMaster runs functions as a master itself: without grains and pillar.
 type OnMaster struct {
-	Modules *Modules
-	ID      string    // of the master
-	Opts    value.Map // its options
+	Modules interface {
+		Has(name string) bool
+		Call(ctx context.Context, who Minion, fun string, args []any, kwargs value.Map) (any, error)
+	}
+	ID   string    // of the master
+	Opts value.Map // its options
 }
 
 // Run calls a function; found is false for an unknown one.

@@ -78,7 +78,7 @@ type Kept interface {
 type Deps struct {
 	Files     Files
 	Renderer  Renderer
-	Functions Functions // nil: templates can call nothing
+	Functions Functions // nil: templates can call nothing. It may be a Binder too
 	Kept      Kept      // nil: no pillar_cache
 	// Matches lists the minions of a compound expression, for file_tree and nodegroups; nil: none match.
 	Matches func(ctx context.Context, compound any) ([]string, error)
@@ -216,12 +216,13 @@ type compilation struct {
 	ignored            map[string][]string // SLS per environment whose absence is no error
 	errors             []string
 	rendered           int
+	functions          Functions // nil: there are none
 }
 
 func (c *Compiler) newCompilation(r Request) *compilation {
 	p := &compilation{
 		Compiler: c, req: r, grains: r.Grains, pillar: value.Map{}, pillarenv: c.pillarenv(r), saltenv: r.Saltenv,
-		avail: make(map[string][]string), ignored: make(map[string][]string),
+		avail: make(map[string][]string), ignored: make(map[string][]string), functions: c.deps.Functions,
 	}
 	if p.saltenv == "" {
 		p.saltenv = c.opts.Saltenv
@@ -240,6 +241,7 @@ func (c *Compiler) compile(ctx context.Context, r Request) (value.Map, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
 	p := c.newCompilation(r)
+	defer p.bind()()
 	made, err := p.run(ctx)
 	if err == nil {
 		err = ctx.Err()

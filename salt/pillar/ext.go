@@ -107,7 +107,11 @@ func (p *compilation) extPillars(ctx context.Context, pillar value.Map) (value.M
 			if apart && name != "gpg" {
 				sees = p.override(p.override(pillar, p.given), p.req.Override)
 			}
-			made, err := p.extPillar(ctx, name, sees, pair.Value)
+			made, found, err := p.extPillar(ctx, name, sees, pair.Value)
+			if err == nil && !found { // Salt goes on without a word to the minion
+				p.log.Error("ext_pillar is not there: put it into the folder pillar of extension_modules", "minion", p.req.ID, "fun", name)
+				continue
+			}
 			if err != nil {
 				p.fault("Failed to load ext_pillar %s: %s", name, err)
 				continue
@@ -141,12 +145,18 @@ func (p *compilation) decrypts(runs []any) bool {
 	})
 }
 
-func (p *compilation) extPillar(ctx context.Context, name string, pillar value.Map, args any) (any, error) {
+// extPillar runs one ext_pillar: the site's own before this package's, and that before what others have.
+func (p *compilation) extPillar(ctx context.Context, name string, pillar value.Map, args any) (v any, found bool, err error) {
+	others, _ := p.functions.(ExtPillars)
 	run := extPillarNamed(name)
-	if run == nil {
-		return nil, fmt.Errorf("this master has no ext_pillar of that name; it has %s", extPillarNames)
+	if run != nil && (others == nil || !others.OverridesExtPillar(name)) {
+		v, err = run(ctx, p, pillar, argsOf(args))
+		return v, true, err
 	}
-	return run(ctx, p, pillar, argsOf(args))
+	if others == nil {
+		return nil, true, fmt.Errorf("this master has no ext_pillar of that name; it has %s", extPillarNames)
+	}
+	return others.ExtPillar(ctx, p.minion("base"), name, pillar, args, p.req.ExtraMinionData)
 }
 
 // extRuns lists the configured ext_pillars, and after them the one that the minion asks for on demand, if that is allowed. Not ok: the option
@@ -176,7 +186,6 @@ func (p *compilation) extRuns() (runs []any, ok bool) {
 	return append(slices.Clone(runs), ext), true
 }
 
-// minion is for whom functions run.
 func (p *compilation) call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
 	return host{p: p, env: "base"}.Call(ctx, fun, args, kwargs)
 }

@@ -23,6 +23,48 @@ type Functions interface {
 	Call(ctx context.Context, m modules.Minion, fun string, args []any, kwargs value.Map) (any, error)
 }
 
+// Binder is implemented by Functions that keep something for the functions of one minion's pillar.
+type Binder interface {
+	// Bind returns the functions as one pillar calls them, one after the other; done ends what they keep. They may be
+	// ExtPillars, a render.Overrider, and Renderers.
+	Bind() (f Functions, done func())
+}
+
+// FunctionsFor is implemented by Functions for which it matters whose pillar asks: a module may be there for some minions only.
+type FunctionsFor interface {
+	HasFor(m modules.Minion, name string) bool
+}
+
+// ExtPillars is implemented by Functions that have ext_pillars beside this package's.
+type ExtPillars interface {
+	// OverridesExtPillar reports whether the site has one of that name for itself.
+	OverridesExtPillar(name string) bool
+	// ExtPillar runs one, with its arguments as configured. Not found: there is none of that name.
+	ExtPillar(ctx context.Context, m modules.Minion, name string, pillar value.Map, args any, extra value.Map) (v any, found bool, err error)
+}
+
+// Renderers is implemented by Functions that have renderers beside those of package render.
+type Renderers interface {
+	HasRenderer(name string, src render.Source) bool
+	RunStage(ctx context.Context, m modules.Minion, name, args string, val any, src render.Source) (any, error)
+}
+
+// bind has the functions keep what they keep for this compilation; the returned function ends that.
+func (p *compilation) bind() func() {
+	b, ok := p.functions.(Binder)
+	if !ok {
+		return func() {}
+	}
+	bound, done := b.Bind()
+	p.functions = bound
+	return done
+}
+
+// minion is for whom functions run.
+func (p *compilation) minion(env string) modules.Minion {
+	return modules.Minion{ID: p.req.ID, Grains: p.grains, Pillar: p.pillar, Saltenv: env, Pillarenv: p.pillarenv, Opts: p.told}
+}
+
 // render runs one file through its pipeline.
 func (p *compilation) render(ctx context.Context, f file, env, sls string, vars value.Map) (any, error) {
 	if p.rendered++; p.rendered > maxRendered {
@@ -35,6 +77,7 @@ func (p *compilation) render(ctx context.Context, f file, env, sls string, vars 
 // RenderText renders text for a minion. What it imports comes from roots, from pillar_roots if that is nil.
 func (c *Compiler) RenderText(ctx context.Context, r Request, roots Files, pillar value.Map, path, text, pipe string, vars value.Map) (any, error) {
 	p := c.newCompilation(r)
+	defer p.bind()()
 	p.pillar = pillar
 	src := render.Source{Path: path, SaltEnv: "base", Data: []byte(text)}
 	return c.deps.Renderer.Render(ctx, src, pipe, p.context(vars), host{p, "base", roots})
@@ -55,16 +98,16 @@ var (
 	_ render.Host           = host{}
 	_ render.FunctionLister = host{}
 	_ render.FileNamer      = host{}
+	_ render.Overrider      = host{}
+	_ render.StageRunner    = host{}
 )
 
 // Call runs an execution module's function for the minion whose pillar this is.
 func (h host) Call(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
-	if h.p.deps.Functions == nil {
+	if h.p.functions == nil {
 		return nil, fmt.Errorf("function %s: %w", fun, render.ErrUnknownFunction)
 	}
-	v, err := h.p.deps.Functions.Call(ctx, modules.Minion{
-		ID: h.p.req.ID, Grains: h.p.grains, Pillar: h.p.pillar, Saltenv: h.env, Pillarenv: h.p.pillarenv, Opts: h.p.told,
-	}, fun, args, kwargs)
+	v, err := h.p.functions.Call(ctx, h.p.minion(h.env), fun, args, kwargs)
 	if errors.Is(err, modules.ErrUnknown) {
 		return nil, fmt.Errorf("function %s: %w", fun, render.ErrUnknownFunction)
 	}
@@ -73,7 +116,27 @@ func (h host) Call(ctx context.Context, fun string, args []any, kwargs value.Map
 
 // HasFunction implements render.FunctionLister.
 func (h host) HasFunction(name string) bool {
-	return h.p.deps.Functions != nil && h.p.deps.Functions.Has(name)
+	if f, ok := h.p.functions.(FunctionsFor); ok {
+		return f.HasFor(h.p.minion(h.env), name)
+	}
+	return h.p.functions != nil && h.p.functions.Has(name)
+}
+
+// Overrides implements render.Overrider.
+func (h host) Overrides(fun string) bool {
+	o, ok := h.p.functions.(render.Overrider)
+	return ok && o.Overrides(fun)
+}
+
+// HasRenderer implements render.StageRunner.
+func (h host) HasRenderer(name string, src render.Source) bool {
+	r, ok := h.p.functions.(Renderers)
+	return ok && r.HasRenderer(name, src)
+}
+
+// RunStage implements render.StageRunner.
+func (h host) RunStage(ctx context.Context, name, args string, val any, src render.Source) (any, error) {
+	return h.p.functions.(Renderers).RunStage(ctx, h.p.minion(h.env), name, args, val, src)
 }
 
 // File reads what a template imports.

@@ -51,6 +51,7 @@ func (c *Compiler) Top(ctx context.Context, r Request) (value.Map, []string, err
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
 	p := c.newCompilation(r)
+	defer p.bind()()
 	out := value.Map{}
 	for _, e := range p.top(ctx) {
 		targets := make(value.Map, len(e.targets))

@@ -84,3 +84,6 @@ func (o *Options) ended(reason, fun, file, detail string, limit time.Duration) *
 	}
 	return e
 }
+
+// ExceptionClass is the name of the exception's class; "" where there was none.
+func (e *Error) ExceptionClass() string { return e.Class }

@@ -90,7 +90,9 @@ type Kind string
 const (
 	Module Kind = "module" // execution modules
 	Pillar Kind = "pillar" // ext_pillars
-	has    Kind = "has"
+	// Renderer takes one argument, what is rendered, and the keywords argline, saltenv, sls and path.
+	Renderer Kind = "render"
+	has      Kind = "has"
 )
 
 // Call is one call.

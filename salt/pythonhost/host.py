@@ -278,6 +278,7 @@ class Salt:
         import salt.loader
         import salt.loader.lazy
         import salt.payload
+        import salt.pillar
         import salt.template
         import salt.utils.args
         import salt.utils.dictupdate
@@ -298,6 +299,9 @@ class Salt:
             salt.utils.secret.mask_pillar = _never(salt.utils.secret.mask_pillar)
         except ImportError:
             pass
+        # Releases differ in whose id the functions of a pillar see in their options: the minion's or the master's.
+        text = inspect.getsource(salt.pillar.Pillar.__init__)
+        self.minions_own = re.search(r"minion_mods\(\s*([\w.]+)", text).group(1) == "self.opts"
         given = dict(config.get("opts") or {})
         conf = config.get("conf_file")
         if conf and os.path.exists(conf):
@@ -360,30 +364,54 @@ class Bound:
         self.opts["grains"] = minion.get("grains") or {}
         self.pillar = minion.get("pillar") or {}
         self.opts["pillar"] = self.pillar
+        if salt.minions_own and minion["id"]:
+            self.opts["id"] = self.opts["minion_id"] = minion["id"]
+            self.place(self.opts)
         self.context = {}
         self.utils = loader.utils(self.opts, context=self.context, loaded_base_name=self.base)
         kept = {"pillar": self.pillar} if takes(loader.minion_mods, "pillar") else {}
         self.functions = loader.minion_mods(
             self.opts, context=self.context, utils=self.utils, loaded_base_name=self.base, **kept
         )
-        self._pillars = self._runners = self._wheels = None
+        self._pillars = self._renderers = None
         if child:
             child.stubs(self.functions, "module")
+
+    def place(self, opts):
+        """Where the pillar comes from, in options."""
+        for name in ("saltenv", "pillarenv"):
+            if self.minion.get(name):
+                opts[name] = self.minion[name]
+        if self.minion.get("pillar_roots"):
+            opts["pillar_roots"] = self.minion["pillar_roots"]
 
     @property
     def ext_pillars(self):
         if self._pillars is None:
             opts = copy.deepcopy(dict(self.opts))
-            for name in ("saltenv", "pillarenv"):
-                if self.minion.get(name):
-                    opts[name] = self.minion[name]
-            if self.minion.get("pillar_roots"):
-                opts["pillar_roots"] = self.minion["pillar_roots"]
+            opts["id"] = self.salt.opts["id"]
+            self.place(opts)
             kept = {"pillar": self.pillar} if takes(self.loader.pillars, "pillar") else {}
             self._pillars = self.loader.pillars(
                 opts, self.functions, context=self.context, loaded_base_name=self.base, **kept
             )
         return self._pillars
+
+    @property
+    def renderers(self):
+        if self._renderers is None:
+            opts = dict(self.opts)
+            opts["id"] = self.minion["id"]
+            kept = {"pillar": self.pillar} if takes(self.loader.render, "pillar") else {}
+            if self.minion.get("pillar_roots"):
+                import salt.fileclient
+
+                opts["pillar_roots"] = self.minion["pillar_roots"]
+                client = salt.fileclient.get_file_client(opts, True)
+                if takes(self.loader.render, "file_client"):
+                    kept["file_client"] = client
+            self._renderers = self.loader.render(opts, self.functions, loaded_base_name=self.base, **kept)
+        return self._renderers
 
     def find(self, kind, name):
         """A function and the file that it comes from. A name that none has is a Problem."""
@@ -392,6 +420,8 @@ class Bound:
         if kind == "pillar":
             lazy = self.ext_pillars._dict if hasattr(self.ext_pillars, "_dict") else self.ext_pillars
             return self._of(lazy, name + ".ext_pillar", name)
+        if kind == "render":
+            return self._of(self.renderers._dict, name + ".render", name)
         raise Problem("refused", f"the host has no functions of kind {kind}")
 
     def _of(self, lazy, full, shown=None):
@@ -430,7 +460,24 @@ class Bound:
         self.child.running(name, file)
         if kind == "pillar":
             return self._ext_pillar(function, message)
+        if kind == "render":
+            return self._render(function, args[0], kwargs)
         return function(*args, **kwargs)
+
+    def _render(self, function, data, place):
+        """As salt.template.compile_template calls a renderer."""
+        import io
+
+        import salt.utils.stringio
+
+        if isinstance(data, str):
+            data = io.StringIO(data)
+        sls = place.get("sls") or ""
+        more = {"tmplpath": place.get("path") or "", "context": {}}
+        if place.get("argline"):
+            more["argline"] = place["argline"]
+        out = function(data, place.get("saltenv") or "base", sls, **more)
+        return out.read() if salt.utils.stringio.is_readable(out) else out
 
     def _ext_pillar(self, function, message):
         """As salt.pillar.Pillar calls an ext_pillar: its arguments by their form."""

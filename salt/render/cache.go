@@ -59,7 +59,7 @@ func (j *job) cacheKey(pipe []stage) (key [sha256.Size]byte, ok bool) {
 	}
 	h := sha256.New()
 	for _, s := range pipe {
-		if s.name == "gpg" || s.name == "py" {
+		if s.name == "gpg" || s.name == "py" || j.hosted(s.name) {
 			return key, false
 		}
 		hashText(h, s.name)

@@ -20,7 +20,7 @@ var oldNames = map[string]string{"yaml_jinja": "jinja|yaml", "json_jinja": "jinj
 // pipeline reads the first line of a file, such as #!jinja|yaml, or takes the
 // default. A renderer that the configuration forbids is left out, as in Salt; one
 // that there is not is an *Error.
-func pipeline(src Source, defaultPipe string, opts value.Map) ([]stage, error) {
+func pipeline(src Source, defaultPipe string, opts value.Map, hosted func(name string) bool) ([]stage, error) {
 	pipe := defaultPipe
 	first, _, _ := strings.Cut(string(src.Data[:min(len(src.Data), 4096)]), "\n")
 	if strings.HasPrefix(first, "#!") && !strings.HasPrefix(first, "#!/") {
@@ -36,7 +36,7 @@ func pipeline(src Source, defaultPipe string, opts value.Map) ([]stage, error) {
 		if len(whitelist) > 0 && !slices.Contains(whitelist, name) || slices.Contains(blacklist, name) {
 			continue
 		}
-		if !slices.Contains(renderers, name) {
+		if !slices.Contains(renderers, name) && !hosted(name) {
 			return nil, &Error{
 				Path: src.Path, SLS: src.SLS, Renderer: name,
 				Text: fmt.Sprintf("The renderer %q of %s is not available; there are %s", name, src.Path, strings.Join(renderers, ", ")),

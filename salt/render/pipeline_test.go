@@ -9,6 +9,8 @@ import (
 	"clustermaster/value"
 )
 
+func unhosted(string) bool { return false }
+
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 	barred := object("renderer_blacklist", []any{"py"})
@@ -32,7 +34,7 @@ func TestPipeline(t *testing.T) {
 		{text: "#!py\n", opts: barred, err: "no renderer of \"py\" may render /srv/pillar/t.sls"},
 		{text: "a: 1", opts: only, want: []stage{{"yaml", ""}}},
 	} {
-		got, err := pipeline(source("t", tt.text), "jinja|yaml", tt.opts)
+		got, err := pipeline(source("t", tt.text), "jinja|yaml", tt.opts, unhosted)
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%q: error %v, want %q", tt.text, err, tt.err)
@@ -51,7 +53,7 @@ func FuzzPipeline(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := pipeline(source("t", text), "jinja|yaml", nil)
+		got, err := pipeline(source("t", text), "jinja|yaml", nil, unhosted)
 		if (err == nil) == (len(got) == 0) {
 			t.Fatalf("got %v, %v", got, err)
 		}

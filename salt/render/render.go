@@ -96,6 +96,29 @@ type FunctionLister interface {
 	HasFunction(name string) bool
 }
 
+// Overrider is implemented by a Host in which functions of a site stand in place of those that this package knows as pure.
+type Overrider interface {
+	// Overrides reports whether that is so for a function. A render that called one is not kept.
+	Overrides(fun string) bool
+}
+
+// StageRunner is implemented by a Host that has renderers beside this package's.
+type StageRunner interface {
+	// HasRenderer reports whether it runs a renderer for a source. It is asked for py too, whose modules may need what this
+	// package's Python lacks.
+	HasRenderer(name string, src Source) bool
+	// RunStage renders what the renderer before made, text or a value. The errors' texts are Salt's.
+	RunStage(ctx context.Context, name, args string, val any, src Source) (any, error)
+}
+
+// Exception is implemented by errors of functions that are exceptions of Python.
+type Exception interface {
+	error
+	// Raised reports whether the exception is of a class of that name or of one derived from it; ExceptionClass is its own.
+	Raised(class string) bool
+	ExceptionClass() string
+}
+
 // FileNamer is implemented by a Host that knows what messages should call an
 // imported file; without it they show the path that the template gave.
 type FileNamer interface {
@@ -147,11 +170,11 @@ func (r *Renderer) Render(ctx context.Context, src Source, defaultPipe string, c
 	if strings.TrimSpace(string(src.Data)) == "" {
 		return value.Map{}, nil
 	}
-	pipe, err := pipeline(src, defaultPipe, c.Opts)
+	j := &job{r: r, src: src, c: c, h: h, parts: newParts(src, c)}
+	pipe, err := pipeline(src, defaultPipe, c.Opts, j.hosted)
 	if err != nil {
 		return nil, err
 	}
-	j := &job{r: r, src: src, c: c, h: h, parts: newParts(src, c)}
 	key, keepable := j.cacheKey(pipe)
 	if keepable {
 		if v, ok := r.cache.get(ctx, key, j); ok {
@@ -181,7 +204,19 @@ type job struct {
 	used  usage // so far
 }
 
+// hosted tells whether the Host runs a renderer.
+func (j *job) hosted(name string) bool {
+	if name == "" || slices.Contains(renderers, name) && name != "py" {
+		return false
+	}
+	s, ok := j.h.(StageRunner)
+	return ok && s.HasRenderer(name, j.src)
+}
+
 func (j *job) stage(ctx context.Context, s stage, val any) (any, error) {
+	if j.hosted(s.name) {
+		return j.h.(StageRunner).RunStage(ctx, s.name, s.args, val, j.src)
+	}
 	if s.name == "gpg" {
 		return decryptAll(ctx, val, j.c.Opts)
 	}

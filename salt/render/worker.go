@@ -292,7 +292,8 @@ func (c *conversation) render(ctx context.Context, q request) (reply, error) {
 // call runs a function of the host. An error of it is the template's to show.
 func (c *conversation) call(ctx context.Context, m value.Map) (value.Map, error) {
 	fun := m.String("fun")
-	c.calls = c.calls || !isPure(fun)
+	o, over := c.q.host.(Overrider)
+	c.calls = c.calls || !isPure(fun) || over && o.Overrides(fun)
 	a, _ := m.Get("args")
 	args, _ := a.([]any)
 	k, _ := m.Get("kwargs")
@@ -308,7 +309,12 @@ func (c *conversation) call(ctx context.Context, m value.Map) (value.Map, error)
 	case errors.Is(err, ErrUnknownFunction):
 		return value.Map{{Key: "error", Value: "unknown"}}, nil
 	case err != nil:
-		return value.Map{{Key: "error", Value: "failed"}, {Key: "text", Value: err.Error()}}, nil
+		answer := value.Map{{Key: "error", Value: "failed"}, {Key: "text", Value: err.Error()}}
+		var e Exception
+		if errors.As(err, &e) && !e.Raised("CommandExecutionError") && !e.Raised("SaltInvocationError") {
+			answer = append(answer, value.Pair{Key: "class", Value: e.ExceptionClass()})
+		}
+		return answer, nil
 	}
 	raw, err := value.PackNew(v)
 	if err != nil {

@@ -70,6 +70,8 @@ class Functions:
             return answer["value"]
         if kind == "unknown":
             raise UnknownFunction(name)
+        if answer.get("class"):
+            raise errors.raised(answer["class"], answer["text"])
         raise errors.CommandExecutionError(answer["text"])
 
 

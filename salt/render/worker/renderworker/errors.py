@@ -22,6 +22,11 @@ for _cls in (SaltException, TemplateError, CommandExecutionError, SaltInvocation
     _cls.__module__ = "salt.exceptions"
 
 
+def raised(name, text):
+    """An exception of a function that ran in another process."""
+    return type(name, (Exception,), {"__module__": "builtins"})(text)
+
+
 class RenderError(Exception):
     """A render failed; the text is what an operator reads."""
 

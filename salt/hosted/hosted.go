@@ -1,0 +1,218 @@
+package hosted
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"clustermaster/salt/modules"
+	"clustermaster/salt/pillar"
+	"clustermaster/salt/pythonhost"
+	"clustermaster/salt/render"
+	"clustermaster/value"
+)
+
+// Answered are the execution functions that the master answers when Python code calls them: Salt's own would read folders that are empty
+// here, or ask a port that takes no orders.
+var Answered = []string{
+	"data.cas", "data.clear", "data.dump", "data.get", "data.has_key", "data.items", "data.keys", "data.load", "data.pop", "data.set",
+	"data.update", "data.values", "mine.get", "publish.full_data", "publish.publish", "publish.runner", "saltutil.runner", "saltutil.wheel",
+}
+
+// Deps is what the functions are made of.
+type Deps struct {
+	Native *modules.Modules
+	Host   *pythonhost.Host
+	// Available says why there is no interpreter with Salt; nil if there is one.
+	Available func() error
+	// Modules, Pillars and Renderers are the site's own.
+	Modules, Pillars, Renderers *pythonhost.Site
+	Log                         *slog.Logger
+}
+
+// Functions are the execution modules of this master and of Salt. They are safe for concurrent use.
+type Functions struct{ d Deps }
+
+// New joins them.
+func New(d Deps) *Functions {
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Functions{d}
+}
+
+var (
+	_ pillar.Functions    = (*Functions)(nil)
+	_ pillar.Binder       = (*Functions)(nil)
+	_ pillar.FunctionsFor = (*bound)(nil)
+	_ pillar.ExtPillars   = (*bound)(nil)
+	_ pillar.Renderers    = (*bound)(nil)
+	_ render.Overrider    = (*bound)(nil)
+	_ render.Exception    = (*pythonhost.Error)(nil)
+)
+
+// Has implements pillar.Functions, for callers without a minion.
+func (f *Functions) Has(name string) bool {
+	b := &bound{f: f}
+	defer b.close()
+	return b.HasFor(modules.Minion{}, name)
+}
+
+// Call implements pillar.Functions, for a call that stands alone.
+func (f *Functions) Call(ctx context.Context, m modules.Minion, fun string, args []any, kwargs value.Map) (any, error) {
+	b := &bound{f: f}
+	defer b.close()
+	return b.Call(ctx, m, fun, args, kwargs)
+}
+
+// Params implements what callers by keyword ask of package modules.
+func (f *Functions) Params(fun string) (params []modules.Param, rest bool) {
+	if !f.native(fun) {
+		return nil, true
+	}
+	return f.d.Native.Params(fun)
+}
+
+// Bind implements pillar.Binder.
+func (f *Functions) Bind() (pillar.Functions, func()) {
+	b := &bound{f: f}
+	return b, b.close
+}
+
+// native tells whether package modules answers a function.
+func (f *Functions) native(fun string) bool {
+	return f.d.Native.Has(fun) && !f.Overrides(fun)
+}
+
+// Overrides reports whether the site has a module of its own in place of a native one.
+func (f *Functions) Overrides(fun string) bool {
+	module, _, _ := strings.Cut(fun, ".")
+	return f.d.Modules.Has(module)
+}
+
+// bound is the functions of one pillar: one child, made when Python is first needed.
+type bound struct {
+	f       *Functions
+	session *pythonhost.Session
+	minion  modules.Minion // that the session is for
+}
+
+func (b *bound) close() {
+	if b.session != nil {
+		b.session.Close()
+		b.session = nil
+	}
+}
+
+// sameMap tells whether two maps are one in memory; pillars are replaced, not written to.
+func sameMap(a, b value.Map) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// of returns the session for a minion. Modules that were loaded with another pillar would go on seeing that.
+func (b *bound) of(m modules.Minion, anyPillar bool) *pythonhost.Session {
+	if b.session != nil && (b.minion.ID != m.ID || !anyPillar && !sameMap(b.minion.Pillar, m.Pillar)) {
+		b.close()
+	}
+	if b.session == nil {
+		roots, _ := m.Opts.Get("pillar_roots")
+		pillarRoots, _ := roots.(value.Map)
+		saltenv := m.Opts.String("saltenv")
+		b.minion = m
+		b.session = b.f.d.Host.Session(pythonhost.Minion{
+			ID: m.ID, Grains: m.Grains, Pillar: m.Pillar, Saltenv: saltenv, Pillarenv: m.Pillarenv, PillarRoots: pillarRoots,
+		})
+	}
+	return b.session
+}
+
+// hasTimeout bounds the question whether a function is there.
+const hasTimeout = time.Minute
+
+// Has implements pillar.Functions.
+func (b *bound) Has(name string) bool { return b.HasFor(b.minion, name) }
+
+// HasFor implements pillar.FunctionsFor.
+func (b *bound) HasFor(m modules.Minion, name string) bool {
+	d := &b.f.d
+	if b.f.native(name) {
+		return true
+	}
+	if !strings.Contains(name, ".") || d.Available() != nil {
+		return d.Native.Has(name)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hasTimeout)
+	defer cancel()
+	found, err := b.of(m, false).Has(ctx, name)
+	if err != nil {
+		d.Log.Error("Python host can't tell whether a function is there", "fun", name, "minion", m.ID, "err", err)
+	}
+	return found || strings.HasSuffix(name, ".") && d.Native.Has(name)
+}
+
+// Call implements pillar.Functions.
+func (b *bound) Call(ctx context.Context, m modules.Minion, fun string, args []any, kwargs value.Map) (any, error) {
+	d := &b.f.d
+	if b.f.native(fun) {
+		return d.Native.Call(ctx, m, fun, args, kwargs)
+	}
+	if err := d.Available(); err != nil {
+		return nil, fmt.Errorf("function %s: %w; %w", fun, modules.ErrUnknown, err)
+	}
+	v, err := b.of(m, false).Call(ctx, pythonhost.Call{Kind: pythonhost.Module, Fun: fun, Args: args, Kwargs: kwargs})
+	if errors.Is(err, pythonhost.ErrUnknown) {
+		return nil, fmt.Errorf("function %s: %w; %w", fun, modules.ErrUnknown, err)
+	}
+	return v, err
+}
+
+// Overrides implements render.Overrider.
+func (b *bound) Overrides(fun string) bool { return b.f.Overrides(fun) }
+
+// OverridesExtPillar implements pillar.ExtPillars.
+func (b *bound) OverridesExtPillar(name string) bool { return b.f.d.Pillars.Has(name) }
+
+// ExtPillar implements pillar.ExtPillars.
+func (b *bound) ExtPillar(ctx context.Context, m modules.Minion, name string, soFar value.Map, given any, extra value.Map) (any, bool, error) {
+	if err := b.f.d.Available(); err != nil {
+		return nil, true, err
+	}
+	v, err := b.of(m, true).Call(ctx, pythonhost.Call{Kind: pythonhost.Pillar, Fun: name, Given: given, Pillar: soFar, Extra: extra})
+	if errors.Is(err, pythonhost.ErrUnknown) {
+		b.f.d.Log.Error("ext_pillar can't be loaded", "fun", name, "err", err)
+		return nil, false, nil
+	}
+	return v, true, err
+}
+
+// HasRenderer implements pillar.Renderers. A py module that imports Salt needs Salt's Python.
+func (b *bound) HasRenderer(name string, src render.Source) bool {
+	if name == "py" && !importsSalt(src.Data) {
+		return false
+	}
+	return b.f.d.Available() == nil
+}
+
+func importsSalt(text []byte) bool {
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) > 1 && (words[0] == "import" || words[0] == "from") && (words[1] == "salt" || strings.HasPrefix(words[1], "salt.")) {
+			return true
+		}
+	}
+	return false
+}
+
+// RunStage implements pillar.Renderers.
+func (b *bound) RunStage(ctx context.Context, m modules.Minion, name, args string, val any, src render.Source) (any, error) {
+	v, err := b.of(m, false).Call(ctx, pythonhost.Call{Kind: pythonhost.Renderer, Fun: name, Args: []any{val}, Kwargs: value.Map{
+		{Key: "argline", Value: args}, {Key: "saltenv", Value: src.SaltEnv}, {Key: "sls", Value: src.SLS}, {Key: "path", Value: src.Path},
+	}})
+	if errors.Is(err, pythonhost.ErrUnknown) {
+		return nil, fmt.Errorf("the renderer %q of %s is not available: %w", name, src.Path, err)
+	}
+	return v, err
+}

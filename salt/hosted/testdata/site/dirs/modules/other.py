@@ -1,0 +1,2 @@
+def where():
+    return "module_dirs"

@@ -1,0 +1,1 @@
+database: {{ salt['facts.about']()['id'] }}

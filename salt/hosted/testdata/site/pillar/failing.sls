@@ -1,0 +1,1 @@
+fails: {{ salt['facts.fail']('no luck') }}

@@ -1,0 +1,4 @@
+#!mako|yaml
+mako:
+  id: ${grains['id']}
+  fact: ${salt['facts.about']()['os']}

@@ -1,0 +1,3 @@
+#!pyobjects
+from salt.utils.pyobjects import StateFactory
+File.managed("/tmp/x", user="root")

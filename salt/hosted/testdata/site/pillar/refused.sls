@@ -1,0 +1,1 @@
+refused: {{ salt['facts.refuse']('not for you') }}

@@ -1,0 +1,14 @@
+base:
+  '*':
+    - plain
+    - functions
+    - failing
+    - refused
+    - unknown
+    - imports_salt
+    - makos
+    - objects
+    - uppers
+    - virtuals
+  'db*':
+    - database

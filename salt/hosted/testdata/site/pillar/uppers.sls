@@ -1,0 +1,2 @@
+#!upper loud|yaml
+uppers: '@NAME@'

@@ -1,0 +1,1 @@
+virtual: {{ salt['named.kernel']() }} {{ salt.named.kernel() }}
