@@ -210,7 +210,7 @@ func ask(t *testing.T, release, root string) string {
 	if err != nil {
 		t.Fatalf("%v: %s", err, stderr.String())
 	}
-	said, err := wire.UnpackMap(out)
+	said, err := value.UnpackMap(out)
 	if err != nil {
 		t.Fatal(err)
 	}
