@@ -61,21 +61,16 @@ func loadIdentity(dir, id string) (identity, error) {
 // claimDir writes the identity of a new data directory. Of two masters that begin in one at the same time the first has it.
 func claimDir(dir string, id identity) (identity, error) {
 	path := filepath.Join(dir, identityFile)
-	mine := filepath.Join(dir, ".identity-"+id.Incarnation)
-	if err := writeJSON(mine, id); err != nil {
-		return identity{}, err
+	b, err := json.Marshal(id)
+	if err == nil {
+		err = durable.WriteNew(path, append(b, '\n'))
 	}
-	defer os.Remove(mine)
-	err := os.Link(mine, path)
 	if errors.Is(err, fs.ErrExist) {
 		var first identity
 		if _, err := readJSON(path, &first); err != nil {
 			return identity{}, err
 		}
 		return identity{}, foreign(dir, first.ID, id.ID)
-	}
-	if err == nil {
-		err = durable.SyncDir(dir)
 	}
 	if err != nil {
 		return identity{}, fmt.Errorf("make identity: %w", err)

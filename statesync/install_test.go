@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -353,5 +354,68 @@ func TestThingsThatCanNotBeSynced(t *testing.T) {
 	}
 	if rep := r.of(t, "m2"); rep.Drifted != 1 || rep.Added != 1 {
 		t.Errorf("%s", counts(rep))
+	}
+}
+
+// The journal of an install may be cut off at any byte, or garbage may follow it: the store opens, leaves the tree as it
+// was, names the file, and goes on once that is gone.
+func TestTornJournal(t *testing.T) {
+	t.Parallel()
+	c := newCompany(t, 2).settled()
+	a, b := c.boxes[0], c.boxes[1]
+	tree{"f": "644 1", "g": "644 1"}.write(t, a.file)
+	a.sync(Request{})
+	b.leave()
+	tree{"f": "644 2", "h": "644 2"}.write(t, a.file)
+	a.sync(Request{})
+	b.opts.fault = func(step string) error {
+		if step == "journal" {
+			panic(crash{step})
+		}
+		return nil
+	}
+	b.open()
+	if where := crashes(func() { _ = b.advance(t.Context(), b.trees[FileRoots]) }); where != "journal" {
+		t.Fatalf("ended at %q", where)
+	}
+	b.opts.fault = nil
+	b.server.Stop()
+	file := b.journalFile(FileRoots)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := read(t, b.file)
+	torn := map[string][]byte{"with garbage behind it": append(slices.Clone(whole), 0, 1, 2, 3), "with zeros for its end": append(whole[:len(whole)-9:len(whole)-9], make([]byte, 9)...)}
+	for cut := range whole {
+		torn[fmt.Sprintf("cut at %d of %d", cut, len(whole))] = whole[:cut]
+	}
+	for what, content := range torn {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(b.dir, b, b, b.opts, nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if wrong := s.trees[FileRoots].trouble(); !strings.Contains(wrong, file) || !strings.Contains(wrong, "to give it up") {
+			t.Errorf("%s: the trouble is %q", what, wrong)
+		}
+		if seq := s.trees[FileRoots].record().head.Seq; seq != 1 {
+			t.Errorf("%s: head %d counts as installed", what, seq)
+		}
+	}
+	if d := read(t, b.file).differ(before); d != "" {
+		t.Errorf("a torn journal changed the tree:\n%s", d)
+	}
+	if err := os.Remove(file); err != nil { // as the message says
+		t.Fatal(err)
+	}
+	b.open()
+	if err := b.advance(t.Context(), b.trees[FileRoots]); err != nil {
+		t.Fatal(err)
+	}
+	if d := read(t, b.file).differ(read(t, a.file)); d != "" {
+		t.Errorf("after the journal was given up:\n%s", d)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"testing"
 
@@ -32,6 +33,7 @@ func (l *lossy) create(dir string) (file, string, error) {
 }
 
 func (l *lossy) rename(from, to string) error { l.note(); return l.fs.Rename(from, to) }
+func (l *lossy) link(from, to string) error   { l.note(); return l.fs.Link(from, to) }
 func (l *lossy) remove(name string) error     { return l.fs.Remove(name) }
 
 func (l *lossy) sync(dir string) error {
@@ -98,5 +100,38 @@ func TestPowerLoss(t *testing.T) {
 		}
 		l.note()
 		old = content
+	}
+}
+
+// The same for a file that is made once. Without either of its syncs this fails.
+func TestPowerLossOfANewFile(t *testing.T) {
+	t.Parallel()
+	l := &lossy{fs: vfs.NewCrashableMem(), crash: func(*vfs.MemFS) {}}
+	if err := l.fs.MkdirAll("/data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.sync("/"), l.sync("/data")); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 20 {
+		name, content := fmt.Sprintf("/data/key%d", n), fmt.Sprintf("content %d, %s", n, make([]byte, n*100))
+		l.crash = func(fs *vfs.MemFS) {
+			if got, err := read(fs, name); err == nil && got != content {
+				t.Errorf("file %d: a loss of power leaves %.20q", n, got)
+			}
+		}
+		if err := writeNew(l, name, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		l.crash = func(fs *vfs.MemFS) {
+			if got, err := read(fs, name); err != nil || got != content {
+				t.Errorf("file %d was acknowledged, a loss of power leaves %.20q, %v", n, got, err)
+			}
+		}
+		l.note()
+		if err := writeNew(l, name, []byte("another")); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("file %d is made twice: %v", n, err)
+		}
+		l.note()
 	}
 }

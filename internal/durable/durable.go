@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -17,6 +18,7 @@ type folder interface {
 	// create makes a new file in dir, of mode 0600, and returns its name.
 	create(dir string) (f file, name string, err error)
 	rename(from, to string) error
+	link(from, to string) error
 	remove(name string) error
 	// sync puts the entries of dir on stable storage.
 	sync(dir string) error
@@ -49,6 +51,35 @@ func writeFile(on folder, path string, b []byte) error {
 	return on.sync(dir)
 }
 
+// WriteNew makes a file, with mode 0600, and puts it on stable storage as WriteFile does. If there is one already, that
+// one stays and the error is fs.ErrExist: of two that make it at the same time one has made it, whole.
+func WriteNew(path string, b []byte) error { return writeNew(machine{}, path, b) }
+
+func writeNew(on folder, path string, b []byte) error {
+	dir := filepath.Dir(path)
+	f, name, err := on.create(dir)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = on.link(name, path)
+	}
+	_ = on.remove(name) // it has its second name, or the error says more
+	exists := errors.Is(err, fs.ErrExist)
+	if err != nil && !exists {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := on.sync(dir); err != nil { // who made the other one may not have got that far
+		return err
+	}
+	if exists {
+		return fmt.Errorf("write %s: %w", path, fs.ErrExist)
+	}
+	return nil
+}
+
 // SyncDir puts the entries of a folder on stable storage.
 func SyncDir(dir string) error { return machine{}.sync(dir) }
 
@@ -64,6 +95,8 @@ func (machine) create(dir string) (file, string, error) {
 }
 
 func (machine) rename(from, to string) error { return os.Rename(from, to) }
+
+func (machine) link(from, to string) error { return os.Link(from, to) }
 
 func (machine) remove(name string) error { return os.Remove(name) }
 

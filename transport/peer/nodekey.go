@@ -143,23 +143,11 @@ func makeNodeKey(dir, path string, box *seal.Box) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".node.key-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
 	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	if _, err := f.Write(box.Seal(text, nil)); err != nil {
+	if err := durable.WriteNew(path, box.Seal(text, nil)); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return durable.SyncDir(dir)
+	return nil
 }
 
 // certSPKI returns the pin of the one certificate that a peer showed.
