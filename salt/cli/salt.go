@@ -172,6 +172,7 @@ func (r *saltRun) read(operands []string, kind string) (int, error) {
 	r.job.Patience = r.wait.Timeout
 	if r.opts.OrderMasters { // only syndics are told how long to wait
 		r.job.Timeout = r.wait.Timeout
+		r.wait.SyndicWait = syndicWait
 	}
 	r.job.Ret = v.text("return")
 	r.job.Kwargs = r.kwargs()
@@ -368,6 +369,9 @@ func (r *saltRun) async(ctx context.Context) int {
 	return ExitOK
 }
 
+// syndicWait is Salt's default of syndic_wait.
+const syndicWait = 5 * time.Second
+
 const noMatch = "No minions matched the target. No command was sent, no jid was assigned."
 
 // unresolved begins the error of a master that found nobody to send to; Salt's command has words of its own for it.
@@ -395,7 +399,7 @@ func (r *saltRun) sent(p gather.Published) bool {
 			r.env.errorf("ERROR: %s", err)
 		}
 		return false
-	case len(p.Minions) == 0:
+	case len(p.Minions) == 0 && r.wait.SyndicWait == 0:
 		r.env.println(noMatch)
 		return false
 	}

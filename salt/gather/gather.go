@@ -107,6 +107,8 @@ type Master interface {
 type Options struct {
 	Timeout          time.Duration // timeout; 0 means 5 s
 	GatherJobTimeout time.Duration // gather_job_timeout; 0 means 10 s
+	// SyndicWait is how long minions behind syndics may yet be heard of, also if no other minion is meant; 0: there are no syndics.
+	SyndicWait time.Duration
 }
 
 // Summary is how a job ended.
@@ -145,7 +147,7 @@ func Run(ctx context.Context, m Master, p Publish, o Options, onReturn func(id s
 	if err != nil {
 		return Summary{}, fmt.Errorf("publish job %s: %w", p.JID, err)
 	}
-	if published.Error != "" || len(published.Minions) == 0 {
+	if published.Error != "" || len(published.Minions) == 0 && o.SyndicWait <= 0 {
 		return Summary{Published: published}, nil
 	}
 	g := &gathering{
@@ -153,6 +155,7 @@ func Run(ctx context.Context, m Master, p Publish, o Options, onReturn func(id s
 		expected: make(map[string]time.Time), returned: make(map[string]bool),
 	}
 	now := time.Now()
+	g.notBefore = now.Add(o.SyndicWait)
 	for _, id := range published.Minions {
 		g.expected[id] = now.Add(o.Timeout)
 	}
@@ -175,6 +178,8 @@ type gathering struct {
 	expected map[string]time.Time // id to the moment from which its silence counts
 	returned map[string]bool
 	reads    reads
+
+	notBefore time.Time // syndics may name more minions until then
 }
 
 // missing lists the expected ids that have not returned, sorted.
@@ -190,6 +195,9 @@ func (g *gathering) missing() []string {
 }
 
 func (g *gathering) complete() bool {
+	if g.opts.SyndicWait > 0 && time.Now().Before(g.notBefore) {
+		return false
+	}
 	for id := range g.expected {
 		if !g.returned[id] {
 			return false
@@ -205,6 +213,10 @@ func (g *gathering) wait(ctx context.Context, events Events) error {
 	running := true // somebody may be at it; Salt asks at least once
 	timer := time.NewTimer(g.opts.Timeout)
 	defer timer.Stop()
+	var syndics <-chan time.Time
+	if g.opts.SyndicWait > 0 {
+		syndics = time.After(g.opts.SyndicWait)
+	}
 	for !g.complete() {
 		g.reads.start(ctx, g)
 		select {
@@ -228,7 +240,12 @@ func (g *gathering) wait(ctx context.Context, events Events) error {
 			g.give(r.id, r.Return)
 		case <-g.reads.soon():
 			g.reads.wantMissing()
+		case <-syndics: // whoever they named is expected by now
 		case <-timer.C:
+			if len(g.missing()) == 0 {
+				timer.Reset(g.opts.Timeout)
+				continue
+			}
 			// Who is silent is decided when the job cache has been asked for what is missing; the timer rests until then.
 			g.reads.silence = true
 			g.reads.wantMissing()

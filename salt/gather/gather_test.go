@@ -18,6 +18,7 @@ import (
 // simulated is a master with minions that answer after a delay, in virtual time.
 type simulated struct {
 	minions  map[string]minion
+	orders   bool                     // it has syndics below
 	widen    map[string]time.Duration // ids that a minions event adds, and when
 	cached   map[string]time.Duration // returns that reach only the job cache, and when
 	mu       sync.Mutex
@@ -166,7 +167,7 @@ func (s *simulated) Publish(_ context.Context, p Publish) (Published, error) {
 		}
 	}
 	slices.Sort(out.Minions)
-	if len(out.Minions) == 0 {
+	if len(out.Minions) == 0 && !s.orders {
 		out.JID, out.Error = "", "Master could not resolve minions for target x"
 	}
 	return out, nil
@@ -206,6 +207,7 @@ func TestRun(t *testing.T) {
 		notReturned string
 		took        time.Duration
 		findJobs    int
+		syndics     time.Duration
 	}{
 		{name: "all answer", returned: "a,b", took: 30 * ms, sim: &simulated{minions: map[string]minion{"a": {after: 20 * ms}, "b": {after: 30 * ms}}}},
 		{name: "one silent costs timeout and gather", returned: "a", notReturned: "b", took: 15 * time.Second, findJobs: 1,
@@ -226,6 +228,11 @@ func TestRun(t *testing.T) {
 		{name: "event lost, return kept", returned: "a", took: 5 * time.Second,
 			sim: &simulated{minions: map[string]minion{"a": {}}, cached: map[string]time.Duration{"a": time.Second}}},
 		{name: "nobody matches", sim: &simulated{}},
+		{name: "nobody matches, syndics may know more", took: 4 * time.Second, syndics: 4 * time.Second, sim: &simulated{orders: true}},
+		{name: "all answer before syndics do", returned: "a", took: 4 * time.Second, syndics: 4 * time.Second,
+			sim: &simulated{minions: map[string]minion{"a": {after: 20 * ms}}}},
+		{name: "only behind a syndic", returned: "below", took: 5 * time.Second, syndics: 4 * time.Second,
+			sim: &simulated{orders: true, widen: map[string]time.Duration{"below": ms}, cached: map[string]time.Duration{"below": time.Second}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -234,7 +241,7 @@ func TestRun(t *testing.T) {
 				s := tt.sim
 				s.subs, s.began = make(map[*stream]string), time.Now()
 				var order []string
-				got, err := Run(context.Background(), s, Publish{Tgt: "*", TgtType: "glob", Fun: "test.ping"}, Options{}, func(id string, r Return) {
+				got, err := Run(context.Background(), s, Publish{Tgt: "*", TgtType: "glob", Fun: "test.ping"}, Options{SyndicWait: tt.syndics}, func(id string, r Return) {
 					order = append(order, id)
 					if string(r.Return) != "\xc3" {
 						t.Errorf("%s returned %x", id, r.Return)
