@@ -13,6 +13,7 @@ import (
 	"clustermaster/cluster"
 	"clustermaster/cluster/clusterpb"
 	"clustermaster/cluster/fsm"
+	"clustermaster/salt/function"
 	"clustermaster/salt/runner"
 	"clustermaster/transport/peer"
 	"clustermaster/value"
@@ -31,11 +32,11 @@ func Functions(node *cluster.Node, port *peer.Port) []runner.Function {
 		return "done", err
 	}
 	return []runner.Function{
-		{Name: "future.note", Params: []runner.Param{runner.Need("note"), runner.Opt("force", false)}, Doc: "Add a note to the replicated state.",
+		{Name: "future.note", Params: []function.Param{function.Need("note"), function.Opt("force", false)}, Doc: "Add a note to the replicated state.",
 			Run: func(ctx context.Context, c *runner.Call) (any, error) {
 				return propose(ctx, &fsm.Future{Note: c.Text("note")}, c.True("force"))
 			}},
-		{Name: "future.allow", Params: []runner.Param{runner.Need("peer"), runner.Opt("force", false)}, Doc: "cluster.allow with one more field.",
+		{Name: "future.allow", Params: []function.Param{function.Need("peer"), function.Opt("force", false)}, Doc: "cluster.allow with one more field.",
 			Run: func(ctx context.Context, c *runner.Call) (any, error) {
 				return propose(ctx, &fsm.AllowMemberWhy{ID: c.Text("peer"), Why: "because"}, c.True("force"))
 			}},
@@ -49,7 +50,7 @@ func Functions(node *cluster.Node, port *peer.Port) []runner.Function {
 		{Name: "future.snapshot", Doc: "Write a snapshot.", Run: func(context.Context, *runner.Call) (any, error) {
 			return true, node.Snapshot()
 		}},
-		{Name: "future.ping", Params: []runner.Param{runner.Need("peer")}, Doc: "Call a method of the next level.",
+		{Name: "future.ping", Params: []function.Param{function.Need("peer")}, Doc: "Call a method of the next level.",
 			Run: func(ctx context.Context, c *runner.Call) (any, error) {
 				cc, err := conn(node, port, c.Text("peer"))
 				if err != nil {
@@ -59,7 +60,7 @@ func Functions(node *cluster.Node, port *peer.Port) []runner.Function {
 				err = cc.Invoke(ctx, futurePing, wrapperspb.String("ping"), reply)
 				return reply.GetValue(), err
 			}},
-		{Name: "future.field", Params: []runner.Param{runner.Need("peer")}, Doc: "Send a request with a field that nobody knows.",
+		{Name: "future.field", Params: []function.Param{function.Need("peer")}, Doc: "Send a request with a field that nobody knows.",
 			Run: func(ctx context.Context, c *runner.Call) (any, error) {
 				cc, err := conn(node, port, c.Text("peer"))
 				if err != nil {

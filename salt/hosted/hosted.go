@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/salt/function"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/pythonhost"
@@ -69,7 +70,7 @@ func (f *Functions) Call(ctx context.Context, m modules.Minion, fun string, args
 }
 
 // Params implements what callers by keyword ask of package modules.
-func (f *Functions) Params(fun string) (params []modules.Param, rest bool) {
+func (f *Functions) Params(fun string) (params []function.Param, rest bool) {
 	if !f.native(fun) {
 		return nil, true
 	}

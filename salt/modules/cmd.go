@@ -52,7 +52,7 @@ func commandFunctions() []function {
 		opt("success_stdout", nil), opt("success_stderr", nil),
 	}
 	make := func(name string, joined, shell bool, result func(ran) any, own ...param) function {
-		return function{name: name, params: append(slices.Clip(params), own...), rest: true, run: func(ctx context.Context, c *call) (any, error) {
+		return function{name: name, params: append(slices.Clip(params), own...), varArgs: true, varKwargs: true, run: func(ctx context.Context, c *call) (any, error) {
 			if shell && c.any("python_shell") == nil {
 				c.named["python_shell"] = true
 			}

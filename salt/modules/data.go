@@ -71,8 +71,8 @@ func dataFunctions() []function {
 			}
 			return c.any("default"), nil
 		}},
-		{name: "slsutil.serialize", params: []param{need("serializer"), need("obj")}, rest: true, run: serialize},
-		{name: "slsutil.deserialize", params: []param{need("serializer"), need("stream_or_string")}, rest: true, run: deserialize},
+		{name: "slsutil.serialize", params: []param{need("serializer"), need("obj")}, varArgs: true, varKwargs: true, run: serialize},
+		{name: "slsutil.deserialize", params: []param{need("serializer"), need("stream_or_string")}, varArgs: true, varKwargs: true, run: deserialize},
 		{name: "slsutil.file_exists", params: []param{need("path"), opt("saltenv", "base")}, run: func(_ context.Context, c *call) (any, error) {
 			return c.listed(c.text("path"), true, false), nil
 		}},
@@ -83,7 +83,7 @@ func dataFunctions() []function {
 			return c.listed(c.text("path"), true, true), nil
 		}},
 		{name: "slsutil.findup", params: []param{need("startpath"), need("filenames"), opt("saltenv", "base")}, run: findUp},
-		{name: "slsutil.renderer", params: []param{opt("path", nil), opt("string", nil), opt("default_renderer", "jinja|yaml")}, rest: true, run: renderText},
+		{name: "slsutil.renderer", params: []param{opt("path", nil), opt("string", nil), opt("default_renderer", "jinja|yaml")}, varArgs: true, varKwargs: true, run: renderText},
 	}
 }
 

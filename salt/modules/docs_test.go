@@ -33,15 +33,15 @@ module of that name (salt/modules/MODULE.py); an unknown function is an error th
 		var params []string
 		for _, p := range f.params {
 			switch {
-			case !p.optional:
-				params = append(params, p.name)
-			case p.fallback == nil:
-				params = append(params, p.name+"=None")
+			case p.Required:
+				params = append(params, p.Name)
+			case p.Default == nil:
+				params = append(params, p.Name+"=None")
 			default:
-				params = append(params, fmt.Sprintf("%s=%v", p.name, p.fallback))
+				params = append(params, fmt.Sprintf("%s=%v", p.Name, p.Default))
 			}
 		}
-		if f.rest {
+		if f.varArgs || f.varKwargs {
 			params = append(params, "...")
 		}
 		fmt.Fprintf(&b, "| `%s` | %s |\n", name, strings.Join(params, ", "))

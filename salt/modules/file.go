@@ -96,7 +96,7 @@ func fileFunctions() []function {
 			}
 			return head, nil
 		}),
-		{name: "file.join", params: []param{need("a")}, rest: true, run: func(_ context.Context, c *call) (any, error) {
+		{name: "file.join", params: []param{need("a")}, varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) {
 			joined := ""
 			for _, v := range append([]any{c.any("a")}, c.more...) {
 				part, ok := v.(string)
@@ -132,7 +132,7 @@ func fileFunctions() []function {
 			}
 			return out, nil
 		}),
-		{name: "file.find", params: []param{need("path")}, rest: true, run: findFiles},
+		{name: "file.find", params: []param{need("path")}, varArgs: true, varKwargs: true, run: findFiles},
 		{name: "file.contains", params: []param{need("path"), need("text")}, run: func(_ context.Context, c *call) (any, error) {
 			b, err := readFile(expand(c.text("path")))
 			return err == nil && bytes.Contains(b, raw(c.any("text"))), nil

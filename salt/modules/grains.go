@@ -24,7 +24,7 @@ func grainsFunctions() []function {
 			_, ok := value.Traverse(c.who.Grains, c.any("key"), "")
 			return ok, nil
 		}},
-		{name: "grains.item", rest: true, run: func(_ context.Context, c *call) (any, error) {
+		{name: "grains.item", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) {
 			if hide, _ := c.kwargs.Get("sanitize"); value.Truth(hide) {
 				return sanitized(c.items(c.who.Grains)), nil
 			}
@@ -163,7 +163,7 @@ func pillarFunctions() []function {
 	return []function{
 		{name: "pillar.get", params: get, run: pillarGet},
 		{name: "pillar.fetch", params: get, run: pillarGet},
-		{name: "pillar.items", rest: true, run: func(_ context.Context, c *call) (any, error) {
+		{name: "pillar.items", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) {
 			if len(c.more) > 0 {
 				return c.items(c.who.Pillar), nil
 			}
@@ -180,8 +180,8 @@ func pillarFunctions() []function {
 			}
 			return v, nil
 		}},
-		{name: "pillar.item", rest: true, run: func(_ context.Context, c *call) (any, error) { return c.items(c.who.Pillar), nil }},
-		{name: "pillar.ls", rest: true, run: func(_ context.Context, c *call) (any, error) { return keys(c.who.Pillar), nil }},
+		{name: "pillar.item", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) { return c.items(c.who.Pillar), nil }},
+		{name: "pillar.ls", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) { return keys(c.who.Pillar), nil }},
 		{name: "pillar.keys", params: []param{need("key"), opt("delimiter", ":"), opt("unmask", nil)}, run: func(_ context.Context, c *call) (any, error) {
 			v, ok := value.Traverse(c.who.Pillar, c.any("key"), c.text("delimiter"))
 			if !ok {

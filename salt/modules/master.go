@@ -69,7 +69,7 @@ func masterFunctions() []function {
 			}
 			return orEmpty(got), nil
 		}},
-		{name: "saltutil.runner", params: []param{need("name"), opt("arg", nil), opt("kwarg", nil), opt("full_return", false), opt("saltenv", "base"), opt("jid", nil), opt("asynchronous", false)}, rest: true,
+		{name: "saltutil.runner", params: []param{need("name"), opt("arg", nil), opt("kwarg", nil), opt("full_return", false), opt("saltenv", "base"), opt("jid", nil), opt("asynchronous", false)}, varArgs: true, varKwargs: true,
 			run: func(ctx context.Context, c *call) (any, error) {
 				if c.deps.Runner == nil || c.is("asynchronous") {
 					return nil, errors.New("runners cannot be called so here")
@@ -95,7 +95,7 @@ func masterFunctions() []function {
 			}
 			return v, err
 		}},
-		{name: "sdb.get_or_set_hash", params: []param{need("uri")}, rest: true, run: func(ctx context.Context, c *call) (any, error) {
+		{name: "sdb.get_or_set_hash", params: []param{need("uri")}, varArgs: true, varKwargs: true, run: func(ctx context.Context, c *call) (any, error) {
 			v, err := c.sdbGet(ctx, c.text("uri"))
 			if err == nil && v == nil {
 				err = errors.New("nothing is stored there, and drivers that store are not built in")

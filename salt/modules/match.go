@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	sig "clustermaster/salt/function"
 	"clustermaster/salt/target"
 	"clustermaster/value"
 )
@@ -23,7 +24,7 @@ func matchFunctions() []function {
 	return append(out,
 		// Salt's looks for a function of its module data that there is no more, and takes that for no match.
 		function{name: "match.data", params: []param{need("tgt")}, run: func(context.Context, *call) (any, error) { return false, nil }},
-		function{name: "match.ifelse", rest: true, run: matchIfElse},
+		function{name: "match.ifelse", varArgs: true, varKwargs: true, run: matchIfElse},
 		function{name: "match.filter_by", params: []param{need("lookup"), opt("tgt_type", "compound"), opt("minion_id", nil), opt("merge", nil), opt("merge_lists", false), opt("default", "default")}, run: matchFilterBy},
 		function{name: "match.search_by", params: []param{need("lookup"), opt("tgt_type", "compound"), opt("minion_id", nil)}, run: func(ctx context.Context, c *call) (any, error) {
 			var hits []any
@@ -72,7 +73,7 @@ func matchIfElse(ctx context.Context, c *call) (any, error) {
 	c.named = map[string]any{"tgt_type": "compound", "minion_id": nil, "merge": nil, "merge_lists": false}
 	for _, p := range c.kwargs {
 		if _, ok := c.named[text(p.Key)]; !ok {
-			return nil, fmt.Errorf("ifelse() got an unexpected keyword argument '%v'", p.Key)
+			return nil, sig.Signature{Name: "ifelse"}.Unexpected(p.Key)
 		}
 		c.named[text(p.Key)] = p.Value
 	}

@@ -1,14 +1,15 @@
 package modules
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 
+	sig "clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -99,20 +100,10 @@ func (m *Modules) Has(name string) bool {
 	return ok
 }
 
-// Param is a parameter as callers see it.
-type Param struct {
-	Name     string
-	Default  any
-	Optional bool
-}
-
 // Params are a function's parameters in their order; rest tells that it takes any further arguments and keywords.
-func (m *Modules) Params(fun string) (params []Param, rest bool) {
+func (m *Modules) Params(fun string) (params []sig.Param, rest bool) {
 	f := m.byName[fun]
-	for _, p := range f.params {
-		params = append(params, Param{Name: p.name, Default: p.fallback, Optional: p.optional})
-	}
-	return params, f.rest
+	return slices.Clone(f.params), f.varKwargs
 }
 
 // Call runs a function for a minion.
@@ -134,34 +125,17 @@ func (m *Modules) Call(ctx context.Context, who Minion, fun string, args []any, 
 
 // function is one function of a module.
 type function struct {
-	name   string
-	params []param
-	rest   bool // takes any further arguments and keywords
-	run    func(ctx context.Context, c *call) (any, error)
+	name               string
+	params             []param
+	varArgs, varKwargs bool   // takes further arguments, keywords
+	python             string // its name in Python, if another one
+	run                func(ctx context.Context, c *call) (any, error)
 }
 
-// needed counts the parameters that must be given.
-func (f function) needed() int {
-	n := 0
-	for _, p := range f.params {
-		if !p.optional {
-			n++
-		}
-	}
-	return n
-}
+// param is a parameter; need and opt make one.
+type param = sig.Param
 
-// param is one parameter; without fallback it must be given.
-type param struct {
-	name     string
-	fallback any
-	optional bool
-}
-
-func need(name string) param { return param{name: name} }
-func opt(name string, fallback any) param {
-	return param{name: name, fallback: fallback, optional: true}
-}
+var need, opt = sig.Need, sig.Opt
 
 // call is one call with its arguments by name.
 type call struct {
@@ -172,49 +146,11 @@ type call struct {
 	kwargs value.Map // further keywords
 }
 
-// bind gives each parameter its value. Errors are worded as Python words them.
+// bind gives each parameter its value.
 func (c *call) bind(f function, args []any, kwargs value.Map) error {
-	short := f.name[strings.LastIndexByte(f.name, '.')+1:]
-	c.named = make(map[string]any, len(f.params))
-	for i, p := range f.params {
-		if i < len(args) {
-			c.named[p.name] = args[i]
-		}
-	}
-	if len(args) > len(f.params) {
-		if !f.rest {
-			takes := strconv.Itoa(len(f.params))
-			if least := f.needed(); least < len(f.params) {
-				takes = fmt.Sprintf("from %d to %d", least, len(f.params))
-			}
-			return fmt.Errorf("%s() takes %s positional arguments but %d were given", short, takes, len(args))
-		}
-		c.more = args[len(f.params):]
-	}
-	for _, kw := range kwargs {
-		name, _ := kw.Key.(string)
-		if !slices.ContainsFunc(f.params, func(p param) bool { return p.name == name }) {
-			if !f.rest {
-				return fmt.Errorf("%s() got an unexpected keyword argument '%v'", short, kw.Key)
-			}
-			c.kwargs = append(c.kwargs, kw)
-			continue
-		}
-		if _, twice := c.named[name]; twice {
-			return fmt.Errorf("%s() got multiple values for argument '%s'", short, name)
-		}
-		c.named[name] = kw.Value
-	}
-	for _, p := range f.params {
-		if _, ok := c.named[p.name]; ok {
-			continue
-		}
-		if !p.optional {
-			return fmt.Errorf("%s() missing 1 required positional argument: '%s'", short, p.name)
-		}
-		c.named[p.name] = p.fallback
-	}
-	return nil
+	b, err := sig.Signature{Name: cmp.Or(f.python, f.name), Params: f.params, VarArgs: f.varArgs, VarKwargs: f.varKwargs}.Bind(args, kwargs)
+	c.named, c.more, c.kwargs = b.Named, b.Rest, b.Kwargs
+	return err
 }
 
 func (c *call) any(name string) any { return c.named[name] }

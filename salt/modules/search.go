@@ -21,7 +21,7 @@ func searchFunctions() []function {
 		{name: "file.contains_regex", params: []param{need("path"), need("regex"), opt("lchar", "")}, run: containsRegex},
 		{name: "file.contains_glob", params: []param{need("path"), need("glob_expr")}, run: containsGlob},
 		{name: "file.search", params: []param{need("path"), need("pattern"), opt("flags", int64(pyregex.Multiline)), opt("bufsize", int64(1)), opt("ignore_if_missing", false), opt("multiline", false)}, run: searchFile},
-		{name: "file.grep", params: []param{need("path"), need("pattern")}, rest: true, run: grep},
+		{name: "file.grep", params: []param{need("path"), need("pattern")}, varArgs: true, varKwargs: true, run: grep},
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // sysFunctions tell which functions are here.
 func sysFunctions() []function {
 	return []function{
-		{name: "sys.list_functions", rest: true, run: func(_ context.Context, c *call) (any, error) {
+		{name: "sys.list_functions", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) {
 			return c.told(func(name, asked string) bool {
 				if strings.ContainsAny(asked, "*.") {
 					return fnmatch.Match(asked, name)
@@ -20,10 +20,7 @@ func sysFunctions() []function {
 				return strings.HasPrefix(name, asked+".")
 			}, func(name string) string { return name })
 		}},
-		{name: "sys.list_modules", rest: true, run: func(_ context.Context, c *call) (any, error) {
-			if len(c.kwargs) > 0 {
-				return nil, fmt.Errorf("list_modules() got an unexpected keyword argument '%v'", c.kwargs[0].Key)
-			}
+		{name: "sys.list_modules", varArgs: true, run: func(_ context.Context, c *call) (any, error) {
 			return c.told(func(name, asked string) bool {
 				if strings.Contains(asked, "*") {
 					return fnmatch.Match(asked, name)

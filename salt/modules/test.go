@@ -28,8 +28,8 @@ func testFunctions() []function {
 		{name: "test.true", run: func(context.Context, *call) (any, error) { return true, nil }},
 		{name: "test.false", run: func(context.Context, *call) (any, error) { return false, nil }},
 		{name: "test.get_opts", run: func(_ context.Context, c *call) (any, error) { return c.who.Opts, nil }},
-		{name: "test.arg", rest: true, run: func(_ context.Context, c *call) (any, error) { return c.given(c.kwargs), nil }},
-		{name: "test.arg_clean", rest: true, run: func(_ context.Context, c *call) (any, error) {
+		{name: "test.arg", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) { return c.given(c.kwargs), nil }},
+		{name: "test.arg_clean", varArgs: true, varKwargs: true, run: func(_ context.Context, c *call) (any, error) {
 			clean := value.Map{}
 			for _, p := range c.kwargs {
 				if !strings.HasPrefix(text(p.Key), "__") {
@@ -38,10 +38,7 @@ func testFunctions() []function {
 			}
 			return c.given(clean), nil
 		}},
-		{name: "test.kwarg", rest: true, run: func(_ context.Context, c *call) (any, error) {
-			if n := len(c.more); n > 0 {
-				return nil, fmt.Errorf("kwarg() takes 0 positional arguments but %d were given", n)
-			}
+		{name: "test.kwarg", varKwargs: true, run: func(_ context.Context, c *call) (any, error) {
 			return orEmpty(c.kwargs), nil
 		}},
 		{name: "test.fib", params: []param{need("num")}, run: fib},
@@ -49,7 +46,7 @@ func testFunctions() []function {
 		{name: "test.retcode", params: []param{opt("code", int64(42))}, run: func(context.Context, *call) (any, error) { return true, nil }},
 		{name: "test.rand_str", params: random, run: randomHash},
 		{name: "test.random_hash", params: random, run: randomHash},
-		{name: "test.try", params: []param{need("module"), opt("return_try_exception", false)}, rest: true, run: try},
+		{name: "test.try", python: "try_", params: []param{need("module"), opt("return_try_exception", false)}, varKwargs: true, run: try},
 	}
 }
 
@@ -130,9 +127,6 @@ func randomHash(_ context.Context, c *call) (any, error) {
 
 // try calls a function, and is nil if that fails.
 func try(ctx context.Context, c *call) (any, error) {
-	if n := len(c.more); n > 0 {
-		return nil, fmt.Errorf("try_() takes from 1 to 2 positional arguments but %d were given", n+2)
-	}
 	v, err := c.Call(ctx, c.who, c.text("module"), nil, c.kwargs)
 	switch {
 	case err == nil:

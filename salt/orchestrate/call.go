@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -200,45 +201,17 @@ func (x *run) verify(ch *chunk) (fun Function, umask int, wrong []string) {
 		}
 		return fun, umask, []string{fmt.Sprintf("State '%s' was not found in SLS '%s'", full, show(ch.sls)), fmt.Sprintf("Reason: '%s' is not available.", full)}
 	}
-	for _, p := range fun.Params {
-		if _, given := ch.get(p.Name); p.Required && !given {
-			wrong = append(wrong, fmt.Sprintf("Missing parameter %s for state %s", p.Name, full))
-		}
-	}
+	wrong = append(wrong, fun.signature(full).MissingState(ch.low)...)
 	return fun, umask, wrong
 }
 
-// bind gives the parameters of a function their values: Salt's format_call. Keywords that it does not take are an error that ends the run.
+// bind gives the parameters of a function their values. Keywords that it does not take are an error that ends the run.
 func bind(ch *chunk, fun Function) (value.Map, error) {
-	args := make(value.Map, 0, len(fun.Params))
-	for _, p := range fun.Params {
-		v, given := ch.get(p.Name)
-		if !given {
-			v = p.Default
-		}
-		args = append(args, value.Pair{Key: p.Name, Value: v})
-	}
-	var unknown []string
-	for _, p := range ch.low {
-		key := value.Str(p.Key)
-		if internal[key] || key == "name_order" || slices.ContainsFunc(fun.Params, func(q Param) bool { return q.Name == key }) {
-			continue
-		}
-		if fun.VarKwargs {
-			args = append(args, p)
-		} else {
-			unknown = append(unknown, "'"+key+"'")
-		}
-	}
-	full := ch.module + "." + ch.fun
-	switch n := len(unknown); n {
-	case 0:
-		return args, nil
-	case 1:
-		return nil, fmt.Errorf("%s is an invalid keyword argument for '%s'", unknown[0], full)
-	default:
-		return nil, fmt.Errorf("%s and %s are invalid keyword arguments for '%s'", strings.Join(unknown[:n-1], ", "), unknown[n-1], full)
-	}
+	return fun.signature(ch.module+"."+ch.fun).BindState(ch.low, func(key string) bool { return internal[key] || key == "name_order" })
+}
+
+func (f Function) signature(name string) function.Signature {
+	return function.Signature{Name: name, Params: f.Params, VarKwargs: f.VarKwargs}
 }
 
 // judged runs a function unless a condition says that it needn't, and lets check_cmd judge the outcome.

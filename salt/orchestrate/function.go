@@ -3,6 +3,7 @@ package orchestrate
 import (
 	"context"
 
+	"clustermaster/salt/function"
 	"clustermaster/salt/modules"
 	"clustermaster/value"
 )
@@ -43,21 +44,10 @@ func Return(name string, changes value.Map, result, comment any) value.Map {
 	return value.Map{{Key: "name", Value: name}, {Key: "changes", Value: changes}, {Key: "result", Value: result}, {Key: "comment", Value: comment}}
 }
 
-// Param is a parameter of a state function. One that is not Required has its Default when absent.
-type Param struct {
-	Name     string
-	Default  any
-	Required bool
-}
-
-// Need and Opt make parameters.
-func Need(name string) Param              { return Param{Name: name, Required: true} }
-func Opt(name string, fallback any) Param { return Param{Name: name, Default: fallback} }
-
 // Function is one state function, such as test.nop.
 type Function struct {
-	Params    []Param // as in Salt's signature; the first one is the name
-	VarKwargs bool    // takes any further keywords
+	Params    []function.Param // as in Salt's signature; the first one is the name
+	VarKwargs bool             // takes any further keywords
 	// Run does the work. It returns what Salt's function returns, keys in Salt's order: name, changes (a map), result (true, false or nil)
 	// and comment (text or a list of texts) must be there; warnings, out, __jid__, skip_watch, skip_req, sub_state_run ... may. The
 	// map is the caller's from then on. An error is an exception of the function: the state fails with its text. When ctx ends Run

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"clustermaster/internal/salttrees"
+	"clustermaster/salt/function"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/salt/statemodules"
 	"clustermaster/value"
@@ -33,8 +34,8 @@ func with(deps orchestrate.Deps, o orchestrate.Options, own orchestrate.Table) *
 	return orchestrate.New(deps, o, nil, nil)
 }
 
-func function(run func(ctx context.Context, c orchestrate.Call) (value.Map, error)) orchestrate.Function {
-	return orchestrate.Function{Params: []orchestrate.Param{orchestrate.Need("name")}, VarKwargs: true, Run: run}
+func stateOf(run func(ctx context.Context, c orchestrate.Call) (value.Map, error)) orchestrate.Function {
+	return orchestrate.Function{Params: []function.Param{function.Need("name")}, VarKwargs: true, Run: run}
 }
 
 // high runs high data of a YAML text.
@@ -70,16 +71,16 @@ func TestCancelled(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			o := with(orchestrate.Deps{}, orchestrate.Options{}, orchestrate.Table{
-				"own.wait": function(func(ctx context.Context, c orchestrate.Call) (value.Map, error) {
+				"own.wait": stateOf(func(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 					cancel()
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}),
-				"own.fail": function(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
+				"own.fail": stateOf(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
 					time.AfterFunc(10*time.Millisecond, cancel)
 					return orchestrate.Return(c.Name, nil, false, "no"), nil
 				}),
-				"own.never": function(func(context.Context, orchestrate.Call) (value.Map, error) {
+				"own.never": stateOf(func(context.Context, orchestrate.Call) (value.Map, error) {
 					t.Error("a state ran after the end")
 					return nil, nil
 				}),
@@ -96,7 +97,7 @@ func TestParallelStatesRunAtOnce(t *testing.T) {
 	t.Parallel()
 	text := "a: {own: [meet, {parallel: true}]}\nb: {own: [meet, {parallel: true}]}\nc: {test: [nop, {require: [{own: a}, {own: b}]}]}"
 	met := make(chan string)
-	o := with(orchestrate.Deps{}, orchestrate.Options{}, orchestrate.Table{"own.meet": function(func(ctx context.Context, c orchestrate.Call) (value.Map, error) {
+	o := with(orchestrate.Deps{}, orchestrate.Options{}, orchestrate.Table{"own.meet": stateOf(func(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 		select {
 		case met <- c.Name:
 		case other := <-met:
@@ -112,7 +113,7 @@ func TestParallelStatesRunAtOnce(t *testing.T) {
 	}
 	var mu sync.Mutex
 	now, most := 0, 0
-	o = with(orchestrate.Deps{}, orchestrate.Options{MaxParallel: 1}, orchestrate.Table{"own.meet": function(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
+	o = with(orchestrate.Deps{}, orchestrate.Options{MaxParallel: 1}, orchestrate.Table{"own.meet": stateOf(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
 		mu.Lock()
 		now++
 		most = max(most, now)
@@ -202,12 +203,12 @@ func TestPauses(t *testing.T) {
 func TestReturnsOfFunctions(t *testing.T) {
 	t.Parallel()
 	give := func(ret value.Map, err error) orchestrate.Function {
-		return function(func(context.Context, orchestrate.Call) (value.Map, error) { return slices.Clone(ret), err })
+		return stateOf(func(context.Context, orchestrate.Call) (value.Map, error) { return slices.Clone(ret), err })
 	}
 	o := with(orchestrate.Deps{}, orchestrate.Options{}, orchestrate.Table{
 		"own.nothing": give(nil, nil), "own.changes": give(value.Map{{Key: "changes", Value: "x"}}, nil), "own.little": give(value.Map{{Key: "changes", Value: value.Map{}}}, nil),
 		"own.number": give(orchestrate.Return("n", nil, int64(5), []any{"one", int64(2)}), nil), "own.error": give(nil, errors.New("it broke")),
-		"own.panic": function(func(context.Context, orchestrate.Call) (value.Map, error) { panic("oh") }),
+		"own.panic": stateOf(func(context.Context, orchestrate.Call) (value.Map, error) { panic("oh") }),
 		"own.sub": give(append(orchestrate.Return("n", nil, true, ""), value.Pair{Key: "sub_state_run", Value: []any{value.Map{
 			{Key: "low", Value: value.Map{{Key: "state", Value: "x"}, {Key: "__id__", Value: "y"}, {Key: "name", Value: "z"}, {Key: "fun", Value: "f"}}},
 			{Key: "result", Value: false}, {Key: "changes", Value: value.Map{}},
@@ -246,7 +247,7 @@ func TestReloadPillar(t *testing.T) {
 	o := with(orchestrate.Deps{Pillar: func(_ context.Context, id string, _ value.Map, saltenv, _ string, over value.Map) (value.Map, error) {
 		made++
 		return value.Map{{Key: "n", Value: int64(made)}, {Key: "id", Value: id}}, nil
-	}}, orchestrate.Options{MergeStrategy: "recurse"}, orchestrate.Table{"own.see": function(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
+	}}, orchestrate.Options{MergeStrategy: "recurse"}, orchestrate.Table{"own.see": stateOf(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
 		n, _ := c.Master.Pillar.Get("n")
 		seen = append(seen, fmt.Sprint(n, c.Master.Pillar.String("id"), c.Env))
 		return orchestrate.Return(c.Name, nil, true, ""), nil
@@ -266,8 +267,8 @@ func TestArguments(t *testing.T) {
 		return orchestrate.Return(c.Name, nil, true, ""), nil
 	}
 	o := with(orchestrate.Deps{}, orchestrate.Options{}, orchestrate.Table{
-		"own.some":      {Params: []orchestrate.Param{orchestrate.Need("name"), orchestrate.Opt("size", int64(3)), orchestrate.Opt("onlyif", nil)}, Run: see},
-		"own.mod_watch": {Params: []orchestrate.Param{orchestrate.Need("name"), orchestrate.Need("sfun")}, VarKwargs: true, Run: see},
+		"own.some":      {Params: []function.Param{function.Need("name"), function.Opt("size", int64(3)), function.Opt("onlyif", nil)}, Run: see},
+		"own.mod_watch": {Params: []function.Param{function.Need("name"), function.Need("sfun")}, VarKwargs: true, Run: see},
 	})
 	_, err := high(t, t.Context(), o, "c: {test: [succeed_with_changes]}\na: {__sls__: s, own: [some, {size: 5}, {umask: '077'}, {runas: x}, {order: 5}, {watch: [{test: c}]}]}")
 	want := []string{"some  [{name a} {size 5} {onlyif <nil>}] false root a s 63 []", "mod_watch some [{name a} {sfun some} {size 5}] false root a s 63 [{test c true}]"}
@@ -291,7 +292,7 @@ func TestPillarOverride(t *testing.T) {
 				}
 				return v.(value.Map).Set("a", "plain"), nil
 			},
-		}, orchestrate.Options{DecryptRenderers: []string{"gpg"}}, orchestrate.Table{"own.see": function(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
+		}, orchestrate.Options{DecryptRenderers: []string{"gpg"}}, orchestrate.Table{"own.see": stateOf(func(_ context.Context, c orchestrate.Call) (value.Map, error) {
 			seen = c.Master.Pillar.String("a") + " " + c.Master.Pillar.String("b")
 			return orchestrate.Return(c.Name, nil, true, ""), nil
 		})})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/salt/function"
 	"clustermaster/salt/render"
 	"clustermaster/value"
 	"clustermaster/wire"
@@ -54,23 +55,11 @@ func argsOf(v any) extArgs {
 	return extArgs{list: []any{v}}
 }
 
-// bind gives each named parameter its value. Too many arguments, and keywords of other names, are an error in Python's words.
-func (a extArgs) bind(names ...string) (map[string]any, error) {
-	if len(a.list) > len(names) {
-		return nil, fmt.Errorf("ext_pillar() takes at most %d positional arguments but %d were given", len(names)+2, len(a.list)+2)
-	}
-	out := make(map[string]any, len(names))
-	for i, v := range a.list {
-		out[names[i]] = v
-	}
-	for _, kw := range a.kwargs {
-		name, _ := kw.Key.(string)
-		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("ext_pillar() got an unexpected keyword argument '%v'", kw.Key)
-		}
-		out[name] = kw.Value
-	}
-	return out, nil
+// bind gives each parameter its value.
+func (a extArgs) bind(params ...function.Param) (map[string]any, error) {
+	ext := function.Signature{Name: "ext_pillar", Params: append([]function.Param{function.Need("minion_id"), function.Need("pillar")}, params...)}
+	b, err := ext.Bind(append([]any{nil, nil}, a.list...), a.kwargs)
+	return b.Named, err
 }
 
 // extPillars lays the data of all ext_pillars over pillar. They see it with the request's override. What the minion itself gives goes into
@@ -192,7 +181,7 @@ func (p *compilation) call(ctx context.Context, fun string, args []any, kwargs v
 
 // command runs the command of cmd_yaml and cmd_json with the minion's id in place of %s, quoted unless it is plain.
 func (p *compilation) command(ctx context.Context, a extArgs, fun, pipe string, kwargs value.Map) (any, error) {
-	given, err := a.bind("command")
+	given, err := a.bind(function.Need("command"))
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +223,7 @@ func cmdJSON(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, 
 
 // nodegroups tells which nodegroups the minion is in.
 func nodegroups(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
-	given, err := a.bind("pillar_name")
+	given, err := a.bind(function.Opt("pillar_name", nil))
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +258,7 @@ func (p *compilation) inCompound(ctx context.Context, expr any) (bool, error) {
 
 // extraMinionData copies what the minion sent along.
 func extraMinionData(_ context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
-	given, err := a.bind("include")
+	given, err := a.bind(function.Need("include"), function.Opt("extra_minion_data", nil))
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"clustermaster/internal/fnmatch"
+	"clustermaster/salt/function"
 	"clustermaster/salt/render"
 	"clustermaster/value"
 	"clustermaster/wire"
@@ -34,7 +35,9 @@ type tree struct {
 
 // fileTree makes maps of the folders hosts/<id> and nodegroups/<name> below root_dir: a folder is a map, a file a value.
 func fileTree(ctx context.Context, p *compilation, _ value.Map, a extArgs) (any, error) {
-	given, err := a.bind("root_dir", "follow_dir_links", "debug", "keep_newline", "render_default", "renderer_blacklist", "renderer_whitelist", "template")
+	given, err := a.bind(
+		function.Opt("root_dir", nil), function.Opt("follow_dir_links", false), function.Opt("debug", false), function.Opt("keep_newline", false),
+		function.Opt("render_default", nil), function.Opt("renderer_blacklist", nil), function.Opt("renderer_whitelist", nil), function.Opt("template", false))
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"clustermaster/internal/yaml11"
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -112,8 +113,8 @@ func FuzzHigh(f *testing.F) {
 		"a:\n  wheel.key.accept:\n    - args: '[{a: 1}]'\n    - order: -5\n"} {
 		f.Add(s)
 	}
-	r := New(Deps{Signature: func(string, string) (Signature, bool) {
-		return Signature{Params: []Param{{Name: "match", Required: true}, {Name: "x"}}}, true
+	r := New(Deps{Signature: func(string, string) (function.Signature, bool) {
+		return function.Signature{Params: []function.Param{function.Need("match"), function.Opt("x", nil)}}, true
 	}}, Options{}, nil, nil)
 	f.Fuzz(func(t *testing.T, text string) {
 		v, err := yaml11.Load([]byte(text))

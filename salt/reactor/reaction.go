@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"clustermaster/internal/yaml11"
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -27,28 +27,15 @@ type Call struct {
 	Kwargs value.Map
 }
 
-// Signature is what a function of the master takes.
-type Signature struct {
-	Params    []Param
-	VarKwargs bool
-}
-
-// Param is a named parameter.
-type Param struct {
-	Name     string
-	Required bool
-	Default  any
-}
-
 // errFormat is said of an empty or wrong `args`.
 var errFormat = errors.New("Incorrect argument format, check the Reactor System documentation for the correct format.") //nolint:staticcheck // Salt's text
 
-// errNoFunction is said of a function of the master that there is not.
+// errNoFunction is said of an unknown function of the master.
 var errNoFunction = errors.New("function not available")
 
 // call reads a runner, wheel or caller reaction.
 func (r *Reactor) call(c chunk) (Call, error) {
-	sig, ok := Signature{}, true
+	sig, ok := function.Signature{}, true
 	if c.state != "caller" {
 		sig, ok = r.deps.Signature(c.state, c.fun)
 	}
@@ -74,7 +61,7 @@ func (r *Reactor) job(c chunk) (Job, error) {
 	if t, ok := c.Get("tgt_type"); ok {
 		j.TgtType = value.Str(t)
 	}
-	args, kwargs, err := r.arguments(c, Signature{})
+	args, kwargs, err := r.arguments(c, function.Signature{})
 	if err != nil {
 		return Job{}, err
 	}
@@ -100,7 +87,7 @@ func (r *Reactor) job(c chunk) (Job, error) {
 }
 
 // arguments reads what a function is called with: `args`, or `arg` and `kwarg`, or for functions of the master, with this signature, the keys themselves.
-func (r *Reactor) arguments(c chunk, sig Signature) (args any, kwargs value.Map, err error) {
+func (r *Reactor) arguments(c chunk, sig function.Signature) (args any, kwargs value.Map, err error) {
 	if given, ok := c.Get("args"); ok {
 		for _, item := range []string{"arg", "kwarg"} {
 			if v, ok := c.Get(item); ok {
@@ -123,7 +110,8 @@ func (r *Reactor) arguments(c chunk, sig Signature) (args any, kwargs value.Map,
 	kwarg, hasKwarg := c.Get("kwarg")
 	var called Call
 	if (c.state == "runner" || c.state == "wheel") && !(hasArg && hasKwarg) {
-		if called, err = sig.format(c); err != nil {
+		called.Args, called.Kwargs, err = sig.Format(c.Map, func(key string) bool { return slices.Contains(internal, key) })
+		if err != nil {
 			return nil, nil, err
 		}
 	}
@@ -142,47 +130,6 @@ func (r *Reactor) arguments(c chunk, sig Signature) (args any, kwargs value.Map,
 
 // internal are keys of low data that are no arguments.
 var internal = []string{"__id__", "__sls__", "name", "order", "fun", "key", "state"}
-
-// format binds the keys of low data to a function's parameters.
-func (s Signature) format(c chunk) (Call, error) {
-	var out Call
-	var missing, given int
-	var used []string
-	for _, p := range s.Params {
-		v, ok := c.Get(p.Name)
-		used = append(used, p.Name)
-		switch {
-		case p.Required && !ok:
-			missing++
-		case p.Required:
-			out.Args = append(out.Args, v)
-			given++
-		case ok:
-			out.Kwargs = append(out.Kwargs, value.Pair{Key: p.Name, Value: v})
-		default:
-			out.Kwargs = append(out.Kwargs, value.Pair{Key: p.Name, Value: p.Default})
-		}
-	}
-	if missing > 0 {
-		plural := ""
-		if given+missing > 1 {
-			plural = "s"
-		}
-		short := c.fun[strings.LastIndexByte(c.fun, '.')+1:]
-		return Call{}, fmt.Errorf("%s takes at least %d argument%s (%d given)", short, given+missing, plural, given)
-	}
-	for _, p := range c.Map {
-		name, _ := p.Key.(string)
-		if slices.Contains(used, name) || slices.Contains(internal, name) {
-			continue
-		}
-		if !s.VarKwargs {
-			return Call{}, fmt.Errorf("'%s' is an invalid keyword argument for '%s'", name, c.fun)
-		}
-		out.Kwargs = append(out.Kwargs, p)
-	}
-	return out, nil
-}
 
 // iterate is what Python makes of *value.
 func iterate(v any) ([]any, error) {

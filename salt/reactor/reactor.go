@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"clustermaster/salt/function"
 	"clustermaster/salt/render"
 	"clustermaster/serve/event"
 	"clustermaster/value"
@@ -48,7 +49,7 @@ type Deps struct {
 	// Caller runs an execution module's function on this master.
 	Caller func(ctx context.Context, c Call) error
 	// Signature is what a runner or wheel function takes; false if there is none of that name.
-	Signature func(client, fun string) (Signature, bool)
+	Signature func(client, fun string) (function.Signature, bool)
 }
 
 // Renderer runs render pipelines.

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"clustermaster/internal/logtest"
+	"clustermaster/salt/function"
 	"clustermaster/salt/render"
 	"clustermaster/serve/event"
 	"clustermaster/value"
@@ -138,8 +139,10 @@ func newWorld(t testing.TB, rules map[string][]string, files map[string]string, 
 			}
 			w.note("%s %s %s", client, c.Fun, value.Repr(c.Kwargs))
 		},
-		Caller:    func(_ context.Context, c Call) error { w.note("caller %s %s", c.Fun, value.Repr(c.Args)); return nil },
-		Signature: func(_, fun string) (Signature, bool) { return Signature{VarKwargs: true}, fun != "nosuch.fun" },
+		Caller: func(_ context.Context, c Call) error { w.note("caller %s %s", c.Fun, value.Repr(c.Args)); return nil },
+		Signature: func(_, fun string) (function.Signature, bool) {
+			return function.Signature{VarKwargs: true}, fun != "nosuch.fun"
+		},
 	}, o, slog.New(slog.NewTextHandler(w.log, nil)), w.metrics)
 	return w
 }

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -16,11 +17,11 @@ type Tokens interface {
 
 // Auth is the family auth.
 func Auth(tokens Tokens) []Function {
-	token := Need("token")
+	token := function.Need("token")
 	token.Secret = true
 	return []Function{
 		{
-			Name: "auth.mk_token", Params: []Param{Opt("username", nil), Secret("password"), Opt("eauth", nil), Opt("token_expire", nil)},
+			Name: "auth.mk_token", Params: []function.Param{function.Opt("username", nil), function.Secret("password"), function.Opt("eauth", nil), function.Opt("token_expire", nil)},
 			Doc: "Make a token of external_auth, good on all masters. token_expire is in seconds and counts where token_expire_user_override lets the user say.\n\n" +
 				"Example:\n\n    salt-run auth.mk_token username=carol password=secret eauth=pam\n    salt-run auth.mk_token username=carol password=secret eauth=pam token_expire=600",
 			Run: func(ctx context.Context, c *Call) (any, error) {
@@ -42,7 +43,7 @@ func Auth(tokens Tokens) []Function {
 			},
 		},
 		{
-			Name: "auth.del_token", Params: []Param{token},
+			Name: "auth.del_token", Params: []function.Param{token},
 			Doc: "Delete a token of external_auth on all masters. It returns whether there was one.\n\nExample:\n\n    salt-run auth.del_token 6556760736e4077daa601baec2b67c24",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return tokens.DeleteToken(ctx, c.Text("token"))

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -28,7 +29,7 @@ var cacheDrivers = []string{"ring", "localfs", "mmap_cache"}
 
 // CacheBanks is the part of the family cache that keeps operators' values. cachedir is this master's.
 func CacheBanks(banks Banks, cachedir string) []Function {
-	elsewhere := Opt("cachedir", nil)
+	elsewhere := function.Opt("cachedir", nil)
 	here := func(run func(ctx context.Context, c *Call) (any, error)) func(ctx context.Context, c *Call) (any, error) {
 		return func(ctx context.Context, c *Call) (any, error) {
 			if dir := c.Text("cachedir"); dir != "" && strings.TrimRight(dir, "/") != strings.TrimRight(cachedir, "/") {
@@ -39,12 +40,12 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 	}
 	const banksDoc = "\n\nbank\n    A path such as mycache or cloud/active. The banks grains, pillar and mine hold what minions told of themselves, by minion id.\n"
 	return []Function{
-		{Name: "cache.store", Params: []Param{Need("bank"), Need("key"), Need("data"), elsewhere},
+		{Name: "cache.store", Params: []function.Param{function.Need("bank"), function.Need("key"), function.Need("data"), elsewhere},
 			Doc: "Keep a value in a bank of the cache, which all masters share." + banksDoc + "\nExample:\n\n    salt-run cache.store mycache mykey 'The time has come'",
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
 				return nil, banks.Store(ctx, c.Text("bank"), c.Text("key"), c.Arg("data"))
 			})},
-		{Name: "cache.fetch", Params: []Param{Need("bank"), Need("key"), elsewhere},
+		{Name: "cache.fetch", Params: []function.Param{function.Need("bank"), function.Need("key"), elsewhere},
 			Doc: "Show a value of the cache; an empty map if there is none." + banksDoc + "\nExample:\n\n    salt-run cache.fetch mycache mykey",
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
 				v, found, err := banks.Fetch(ctx, c.Text("bank"), c.Text("key"))
@@ -53,7 +54,7 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 				}
 				return v, err
 			})},
-		{Name: "cache.list", Params: []Param{Need("bank"), elsewhere},
+		{Name: "cache.list", Params: []function.Param{function.Need("bank"), elsewhere},
 			Doc: "List the keys of a bank and the banks in it." + banksDoc + "\nExample:\n\n    salt-run cache.list mycache",
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
 				names, incomplete, err := banks.List(ctx, c.Text("bank"))
@@ -62,7 +63,7 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 				}
 				return texts(names), err
 			})},
-		{Name: "cache.flush", Params: []Param{Need("bank"), Opt("key", nil), elsewhere},
+		{Name: "cache.flush", Params: []function.Param{function.Need("bank"), function.Opt("key", nil), elsewhere},
 			Doc: "Remove a key from the cache, or a bank with all keys and banks in it; False if there is none." + banksDoc +
 				"\nExample:\n\n    salt-run cache.flush mycache mykey\n    salt-run cache.flush mycache",
 			Run: here(func(ctx context.Context, c *Call) (any, error) {
@@ -71,20 +72,20 @@ func CacheBanks(banks Banks, cachedir string) []Function {
 				}
 				return banks.FlushBank(ctx, c.Text("bank"))
 			})},
-		{Name: "cache.migrate", Params: []Param{Opt("src_driver", "localfs"), Opt("dst_driver", "ring"), Opt("bank", nil), elsewhere, Opt("dry_run", false)},
+		{Name: "cache.migrate", Params: []function.Param{function.Opt("src_driver", "localfs"), function.Opt("dst_driver", "ring"), function.Opt("bank", nil), elsewhere, function.Opt("dry_run", false)},
 			Doc: "Take in what a master of Salt's kept as files (driver localfs): its banks, and the grains, pillar and mine of minions.\n\n" +
 				"dst_driver\n    ring, the cache of all masters; localfs and mmap_cache mean the same here.\nbank\n    Only this bank and those in it.\n" +
 				"cachedir\n    Where the files lie; this master's cachedir if not given.\ndry_run\n    Count only.\n\n" +
 				"Values of the same key are replaced, but not what minions told since.\n\nExample:\n\n    salt-run cache.migrate dry_run=True\n    salt-run cache.migrate cachedir=/mnt/old/var/cache/salt/master",
 			Run: func(ctx context.Context, c *Call) (any, error) { return migrate(ctx, c, banks, cachedir) }},
-		{Name: "cache.cloud", Params: []Param{Need("tgt"), Opt("provider", nil)},
+		{Name: "cache.cloud", Params: []function.Param{function.Need("tgt"), function.Opt("provider", nil)},
 			Doc: "Show what Salt Cloud has cached of minions: nothing, as there is no Salt Cloud here.\n\nExample:\n\n    salt-run cache.cloud 'web*'",
 			Run: func(context.Context, *Call) (any, error) { return value.Map{}, nil }},
-		{Name: "cache.clear_git_lock", Params: []Param{Need("role"), Opt("remote", nil), Opt("type", nil)},
+		{Name: "cache.clear_git_lock", Params: []function.Param{function.Need("role"), function.Opt("remote", nil), function.Opt("type", nil)},
 			Doc: "Remove update locks of gitfs, git_pillar or winrepo: there are none, as these are not built in.\n\nExample:\n\n    salt-run cache.clear_git_lock gitfs",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				if role := c.Text("role"); !slices.Contains([]string{"gitfs", "git_pillar", "winrepo"}, role) {
-					return nil, &ArgumentError{Text: "Invalid role '" + role + "'"}
+					return nil, &function.ArgumentError{Text: "Invalid role '" + role + "'"}
 				}
 				return "No locks were removed", nil
 			}},

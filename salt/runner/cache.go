@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -25,9 +26,9 @@ type MinionForgetter interface {
 
 // CacheClearing is the part of the family cache that removes.
 func CacheClearing(data MinionForgetter, targets Resolver) []Function {
-	clear := func(name, what string, params []Param, drops ...func(ctx context.Context, c *Call, id string) error) Function {
+	clear := func(name, what string, params []function.Param, drops ...func(ctx context.Context, c *Call, id string) error) Function {
 		return Function{
-			Name: "cache." + name, Params: append([]Param{Opt("tgt", nil), Opt("tgt_type", "glob")}, params...),
+			Name: "cache." + name, Params: append([]function.Param{function.Opt("tgt", nil), function.Opt("tgt_type", "glob")}, params...),
 			Doc: "Remove the cached " + what + " of minions.\n\nExample:\n\n    salt-run cache." + name + " 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				if !c.Given("tgt") {
@@ -52,7 +53,7 @@ func CacheClearing(data MinionForgetter, targets Resolver) []Function {
 	}
 	return []Function{
 		clear("clear_grains", "grains", nil, grains), clear("clear_pillar", "pillar", nil, pillar), clear("clear_mine", "mine", nil, mine),
-		clear("clear_mine_func", "value of one mine function", []Param{Need("clear_mine_func_flag")}, one),
+		clear("clear_mine_func", "value of one mine function", []function.Param{function.Need("clear_mine_func_flag")}, one),
 		clear("clear_all", "grains, pillar and mine", nil, grains, pillar, mine),
 	}
 }
@@ -92,9 +93,9 @@ func CacheFamily(data MinionData, targets Resolver) []Function {
 			return ret, nil
 		}
 	}
-	all := []Param{Opt("tgt", "*"), Opt("tgt_type", "glob")}
+	all := []function.Param{function.Opt("tgt", "*"), function.Opt("tgt_type", "glob")}
 	return []Function{
-		{Name: "cache.grains", Params: []Param{Need("tgt"), Opt("tgt_type", "glob")}, VarKwargs: true, Run: read(data.Grains), Doc: doc("grains")},
+		{Name: "cache.grains", Params: []function.Param{function.Need("tgt"), function.Opt("tgt_type", "glob")}, VarKwargs: true, Run: read(data.Grains), Doc: doc("grains")},
 		{Name: "cache.pillar", Params: all, VarKwargs: true, Run: read(data.Pillar), Doc: doc("pillar")},
 		{Name: "cache.mine", Params: all, VarKwargs: true, Run: read(data.Mine), Doc: doc("mine")},
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -14,7 +15,7 @@ type Call struct {
 	JID  string
 	User string
 
-	bound
+	bound    function.Bound
 	print    func(text string)
 	progress func(data value.Map)
 	warn     func(text string)
@@ -37,14 +38,14 @@ func (c *Call) Meter(line string) { c.show("meter", line) }
 func (c *Call) Progress(data value.Map) { c.progress(data) }
 
 // Arg is the value of a parameter: what the caller gave, or the default.
-func (c *Call) Arg(name string) any { return c.named[name] }
+func (c *Call) Arg(name string) any { return c.bound.Named[name] }
 
 // Given reports whether a parameter has a value other than None.
-func (c *Call) Given(name string) bool { return c.named[name] != nil }
+func (c *Call) Given(name string) bool { return c.bound.Named[name] != nil }
 
 // Text is a parameter as text; None is "".
 func (c *Call) Text(name string) string {
-	v := c.named[name]
+	v := c.bound.Named[name]
 	if v == nil {
 		return ""
 	}
@@ -52,11 +53,11 @@ func (c *Call) Text(name string) string {
 }
 
 // True is Python's truth of a parameter.
-func (c *Call) True(name string) bool { return value.Truth(c.named[name]) }
+func (c *Call) True(name string) bool { return value.Truth(c.bound.Named[name]) }
 
-// Number is a parameter as a float. The error is an *ArgumentError.
+// Number is a parameter as a float. The error is an *function.ArgumentError.
 func (c *Call) Number(name string) (float64, error) {
-	switch x := c.named[name].(type) {
+	switch x := c.bound.Named[name].(type) {
 	case float64:
 		return x, nil
 	case bool:
@@ -76,7 +77,7 @@ func (c *Call) Number(name string) (float64, error) {
 			return f, err
 		}
 	}
-	return 0, &ArgumentError{Text: name + " must be a number, not " + value.Repr(c.named[name])}
+	return 0, &function.ArgumentError{Text: name + " must be a number, not " + value.Repr(c.bound.Named[name])}
 }
 
 // Seconds is a parameter in seconds; None and zero give fallback. Values are bounded to a week.
@@ -90,17 +91,17 @@ func (c *Call) Seconds(name string, fallback time.Duration) (time.Duration, erro
 	}
 	const week = 7 * 24 * time.Hour
 	if n < 0 || n > week.Seconds() {
-		return 0, &ArgumentError{Text: name + " must lie between 0 and " + strconv.Itoa(int(week.Seconds())) + " seconds"}
+		return 0, &function.ArgumentError{Text: name + " must lie between 0 and " + strconv.Itoa(int(week.Seconds())) + " seconds"}
 	}
 	return time.Duration(n * float64(time.Second)), nil
 }
 
 // Texts is a parameter that may be a list or a text with commas, as a list of texts.
-func (c *Call) Texts(name string) []string { return textList(c.named[name]) }
+func (c *Call) Texts(name string) []string { return textList(c.bound.Named[name]) }
 
 // Rest are the positional arguments beyond the named ones; Kwargs the keywords beyond them.
-func (c *Call) Rest() []any       { return c.rest }
-func (c *Call) Kwargs() value.Map { return c.kwargs }
+func (c *Call) Rest() []any       { return c.bound.Rest }
+func (c *Call) Kwargs() value.Map { return c.bound.Kwargs }
 
 func textList(v any) []string {
 	switch x := value.Plain(v).(type) {

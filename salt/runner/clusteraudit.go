@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -44,7 +45,7 @@ const auditLimit = 100
 // AuditTrail is the part of the family cluster that tells who changed what.
 func AuditTrail(a ClusterAudit) []Function {
 	return []Function{{
-		Name: "cluster.audit", Params: []Param{Opt("limit", int64(auditLimit)), Opt("kind", nil), Opt("since", nil)},
+		Name: "cluster.audit", Params: []function.Param{function.Opt("limit", int64(auditLimit)), function.Opt("kind", nil), function.Opt("since", nil)},
 		Doc: "Who changed minions' keys, masters, secrets or tokens, when, from where, and with what result; newest last, the same on all\n" +
 			"masters. No secret is in it.\n\n" +
 			"limit\n    how many of the newest records; 0 shows all\nkind\n    only these: " + strings.Join(a.AuditKinds(), ", ") + ", as a list or with commas\n" +

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -10,7 +11,7 @@ import (
 // or of this one alone if there are none, as a text of JSON, and the ids of those that did not answer.
 func Doctor(status ClusterStatus, report func(ctx context.Context, nonce string, ids []string) (reports string, missing []string, err error)) []Function {
 	return []Function{{
-		Name: "cluster.reports", Params: []Param{Opt("all", false)},
+		Name: "cluster.reports", Params: []function.Param{function.Opt("all", false)},
 		Doc: "Have this master, or all that are reachable, check their machines and configurations; clustermaster doctor --all prints what they find.\n" +
 			"Values of options are told as digests only.\n\nExample:\n\n    salt-run cluster.reports all=True",
 		Run: func(ctx context.Context, c *Call) (any, error) {

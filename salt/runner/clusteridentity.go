@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -18,7 +19,7 @@ type ClusterIdentity interface {
 // Identity is the part of the family cluster that hands over its identity.
 func Identity(id ClusterIdentity) []Function {
 	return []Function{{
-		Name: "cluster.export_key", Params: []Param{Need("dir"), Opt("confirm", false)},
+		Name: "cluster.export_key", Params: []function.Param{function.Need("dir"), function.Opt("confirm", false)},
 		Doc: "Write the cluster's RSA key pair to this master's disk, so that minions can move to another master without signing in anew:\n" +
 			"cluster.pem (mode 0600) and cluster.pub. Whoever reads cluster.pem can pose as the master to every minion.\n\n" +
 			"dir\n    absolute path of a folder that has neither file yet\nconfirm\n    True: write it; on a terminal salt-run asks instead\n\n" +

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -59,14 +60,14 @@ const (
 func Orders(o ClusterOrders) []Function {
 	return []Function{
 		{
-			Name: "cluster.remove", Params: []Param{Need("peer"), Opt("keep_secret", false)},
+			Name: "cluster.remove", Params: []function.Param{function.Need("peer"), function.Opt("keep_secret", false)},
 			Doc: "Remove a master for good, at once: its connections end, its id and node key are kept out until cluster.allow, the secrets of\n" +
 				"minions' sessions are rotated (minions go on), and so is cluster_secret unless keep_secret is True.\n\n" +
 				"peer\n    id or address of a master that is not the one asked\n\nExample:\n\n    salt-run cluster.remove master3",
 			Run: func(ctx context.Context, c *Call) (any, error) { return remove(ctx, o, c) },
 		},
 		{
-			Name: "cluster.allow", Params: []Param{Need("peer")},
+			Name: "cluster.allow", Params: []function.Param{function.Need("peer")},
 			Doc: "Let a removed master join again. Its configuration needs the present cluster_secret, and it must be restarted.\n\n" +
 				"Example:\n\n    salt-run cluster.allow master3",
 			Run: func(ctx context.Context, c *Call) (any, error) {
@@ -82,19 +83,19 @@ func Orders(o ClusterOrders) []Function {
 			},
 		},
 		{
-			Name: "cluster.drain", Params: []Param{Opt("peer", nil)},
+			Name: "cluster.drain", Params: []function.Param{function.Opt("peer", nil)},
 			Doc: "Make a master not ready before maintenance: the balancer moves minions to the others, and leadership goes elsewhere. It stays\n" +
 				"a member and answers those who still come, over restarts, until cluster.undrain.\n\n" +
 				"peer\n    id or address; without it the master asked\n\nExample:\n\n    salt-run cluster.drain master2",
 			Run: func(ctx context.Context, c *Call) (any, error) { return drain(ctx, o, c, true) },
 		},
 		{
-			Name: "cluster.undrain", Params: []Param{Opt("peer", nil)},
+			Name: "cluster.undrain", Params: []function.Param{function.Opt("peer", nil)},
 			Doc: "End cluster.drain.\n\nExample:\n\n    salt-run cluster.undrain master2",
 			Run: func(ctx context.Context, c *Call) (any, error) { return drain(ctx, o, c, false) },
 		},
 		{
-			Name: "cluster.promote", Params: []Param{Need("peer")},
+			Name: "cluster.promote", Params: []function.Param{function.Need("peer")},
 			Doc: "Give a learner a vote, as soon as it has caught up; it ends an earlier cluster.demote.\n\nExample:\n\n    salt-run cluster.promote master4",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				id, voter, err := o.Promote(ctx, c.Text("peer"))
@@ -108,7 +109,7 @@ func Orders(o ClusterOrders) []Function {
 			},
 		},
 		{
-			Name: "cluster.demote", Params: []Param{Need("peer")},
+			Name: "cluster.demote", Params: []function.Param{function.Need("peer")},
 			Doc: "Take a master's vote until cluster.promote. It goes on serving and holding its share of the data.\n\n" +
 				"Example:\n\n    salt-run cluster.demote master1",
 			Run: func(ctx context.Context, c *Call) (any, error) {
@@ -126,7 +127,7 @@ func Orders(o ClusterOrders) []Function {
 			},
 		},
 		{
-			Name: "cluster.transfer_leader", Params: []Param{Opt("peer", nil)},
+			Name: "cluster.transfer_leader", Params: []function.Param{function.Opt("peer", nil)},
 			Doc: "Make another voter the leader: the named one, or the one that is furthest.\n\nExample:\n\n    salt-run cluster.transfer_leader master2",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				id, err := o.TransferLeader(ctx, c.Text("peer"))

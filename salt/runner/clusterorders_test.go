@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -84,7 +85,7 @@ func TestClusterOrders(t *testing.T) {
 func TestSecretParametersStayOutOfEvents(t *testing.T) {
 	t.Parallel()
 	got := ""
-	r, b, _ := newRunner(t, []Function{{Name: "x.y", Params: []Param{Need("file"), Secret("passphrase")}, Run: func(_ context.Context, c *Call) (any, error) {
+	r, b, _ := newRunner(t, []Function{{Name: "x.y", Params: []function.Param{function.Need("file"), function.Secret("passphrase")}, Run: func(_ context.Context, c *Call) (any, error) {
 		got = c.Text("passphrase")
 		return true, nil
 	}}})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -41,7 +42,7 @@ type ClusterBackups interface {
 
 // Backups is the part of the family cluster that saves and restores.
 func Backups(b ClusterBackups) []Function {
-	params := []Param{Need("file"), Secret("passphrase"), Opt("passphrase_file", nil), Opt("jobs", false)}
+	params := []function.Param{function.Need("file"), function.Secret("passphrase"), function.Opt("passphrase_file", nil), function.Opt("jobs", false)}
 	return []Function{
 		{
 			Name: "cluster.backup", Params: params,
@@ -64,7 +65,7 @@ func Backups(b ClusterBackups) []Function {
 			},
 		},
 		{
-			Name: "cluster.restore", Params: append(params[:len(params):len(params)], Opt("test", false)),
+			Name: "cluster.restore", Params: append(params[:len(params):len(params)], function.Opt("test", false)),
 			Doc: "Bring back what cluster.backup wrote, on this cluster or on a new one: cluster key, session secrets and exactly those minion keys, so\n" +
 				"that minions go on without a new key. Members stay as they are. The whole file is checked first.\n\n" +
 				"test\n    True: check the file and say what it holds; change nothing\n\n" +
@@ -129,7 +130,7 @@ func sealedFile(c *Call) (path, passphrase string, err error) {
 func Rescue(r ClusterRescue) []Function {
 	return []Function{
 		{
-			Name: "cluster.recover", Params: []Param{Opt("confirm", nil)},
+			Name: "cluster.recover", Params: []function.Param{function.Opt("confirm", nil)},
 			Doc: "Make this master the whole cluster, after the quorum was lost for good. Only for the case that a majority of the voters' disks is\n" +
 				"gone: what only those had acknowledged is lost, and none of them may ever run again with its data directory. The master opens its\n" +
 				"cluster anew, and others join it with empty data directories. It is refused while there is a quorum.\n\n" +

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -27,7 +28,7 @@ func Upgrades(d UpgradeDeps) []Function {
 		d.Every = time.Second
 	}
 	return []Function{{
-		Name: "cluster.upgrade", Params: []Param{Need("release"), Opt("timeout", 600), Opt("test", false)},
+		Name: "cluster.upgrade", Params: []function.Param{function.Need("release"), function.Opt("timeout", 600), function.Opt("test", false)},
 		Doc: "Upgrade the other masters to a release, one after the other: drain it, restart it with the option cluster_upgrade_command (without\n" +
 			"it, say what to do and wait), wait until it runs the release and serves, end the drain, wait until the cluster is healthy. It stops\n" +
 			"at the first problem. The master asked is left: run it on another one for that. See docs/upgrade.md.\n\n" +

@@ -3,13 +3,14 @@ package runner
 import (
 	"context"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
 // Config is the family config. options is the master's configuration as read, without secrets.
 func Config(options func() value.Map) []Function {
 	return []Function{{
-		Name: "config.get", Params: []Param{Need("key"), Opt("default", ""), Opt("delimiter", ":")},
+		Name: "config.get", Params: []function.Param{function.Need("key"), function.Opt("default", ""), function.Opt("delimiter", ":")},
 		Doc: "Return an option of the master; a key with colons goes into maps and lists.\n\nExample:\n\n    salt-run config.get file_roots:base\n" +
 			"    salt-run config.get file_roots,base delimiter=','",
 		Run: func(_ context.Context, c *Call) (any, error) {

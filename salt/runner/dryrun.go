@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -27,7 +28,7 @@ func DryRuns(status ClusterStatus, orders []Function) []Function {
 			continue
 		}
 		run := f.Run
-		orders[i].Params = append(slices.Clip(f.Params), Opt("test", false))
+		orders[i].Params = append(slices.Clip(f.Params), function.Opt("test", false))
 		orders[i].Doc += "\n    salt-run --dry-run " + f.Name
 		orders[i].Run = func(ctx context.Context, c *Call) (any, error) {
 			if !c.True("test") {

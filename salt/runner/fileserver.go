@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -32,7 +33,7 @@ func Fileserver(files FileServer) []Function {
 	}
 	list := func(name, what string, pick func(env string) any) Function {
 		return Function{
-			Name: "fileserver." + name, Params: []Param{Opt("saltenv", "base"), Opt("backend", nil)},
+			Name: "fileserver." + name, Params: []function.Param{function.Opt("saltenv", "base"), function.Opt("backend", nil)},
 			Doc: "List the " + what + " of an environment.\n\nExample:\n\n    salt-run fileserver." + name + " saltenv=dev",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				if err := rootsOnly(c); err != nil {
@@ -44,13 +45,13 @@ func Fileserver(files FileServer) []Function {
 	}
 	locks := func(name, answer string) Function {
 		return Function{
-			Name: "fileserver." + name, Params: []Param{Opt("backend", nil), Opt("remote", nil)},
+			Name: "fileserver." + name, Params: []function.Param{function.Opt("backend", nil), function.Opt("remote", nil)},
 			Doc: "Only back ends with remotes have locks; roots has none.\n\nExample:\n\n    salt-run fileserver." + name,
 			Run: func(_ context.Context, c *Call) (any, error) { return answer, rootsOnly(c) },
 		}
 	}
 	return []Function{
-		{Name: "fileserver.envs", Params: []Param{Opt("backend", nil), Opt("sources", false)}, Doc: "List the environments of file_roots.\n\nExample:\n\n    salt-run fileserver.envs",
+		{Name: "fileserver.envs", Params: []function.Param{function.Opt("backend", nil), function.Opt("sources", false)}, Doc: "List the environments of file_roots.\n\nExample:\n\n    salt-run fileserver.envs",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				if err := rootsOnly(c); err != nil {
 					return nil, err
@@ -66,14 +67,14 @@ func Fileserver(files FileServer) []Function {
 		list("dir_list", "folders", func(env string) any { return names(files.Dirs(env)) }),
 		list("empty_dir_list", "empty folders", func(env string) any { return names(files.EmptyDirs(env)) }),
 		list("symlink_list", "links", func(env string) any { return files.Links(env) }),
-		{Name: "fileserver.update", Params: []Param{Opt("backend", nil)}, VarKwargs: true, Doc: "Look for changed files now.\n\nExample:\n\n    salt-run fileserver.update",
+		{Name: "fileserver.update", Params: []function.Param{function.Opt("backend", nil)}, VarKwargs: true, Doc: "Look for changed files now.\n\nExample:\n\n    salt-run fileserver.update",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				if err := rootsOnly(c); err != nil {
 					return nil, err
 				}
 				return true, files.Update(ctx)
 			}},
-		{Name: "fileserver.clear_file_list_cache", Params: []Param{Opt("saltenv", nil), Opt("backend", nil)},
+		{Name: "fileserver.clear_file_list_cache", Params: []function.Param{function.Opt("saltenv", nil), function.Opt("backend", nil)},
 			Doc: "Forget the lists of files; the next question makes them anew.\n\nExample:\n\n    salt-run fileserver.clear_file_list_cache saltenv=base",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				if err := rootsOnly(c); err != nil {
@@ -85,7 +86,7 @@ func Fileserver(files FileServer) []Function {
 				}
 				return value.Map{{Key: "roots", Value: names(cleared)}}, nil
 			}},
-		{Name: "fileserver.clear_cache", Params: []Param{Opt("backend", nil)}, Doc: "Only back ends with remotes have caches; roots has none.\n\nExample:\n\n    salt-run fileserver.clear_cache",
+		{Name: "fileserver.clear_cache", Params: []function.Param{function.Opt("backend", nil)}, Doc: "Only back ends with remotes have caches; roots has none.\n\nExample:\n\n    salt-run fileserver.clear_cache",
 			Run: func(_ context.Context, c *Call) (any, error) { return "No cache was cleared", rootsOnly(c) }},
 		locks("clear_lock", "No locks were removed"), locks("lock", "No locks were set"),
 	}

@@ -8,16 +8,9 @@ import (
 	"sort"
 	"strings"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
-
-// A Param is one named parameter of a function.
-type Param struct {
-	Name     string
-	Default  any // value when absent; ignored if Required
-	Required bool
-	Secret   bool // its value is for the function alone: events and the job cache have redacted instead
-}
 
 // Told is the return of a function that tells a secret: the caller sees Value, events and the job cache have Kept.
 type Told struct{ Value, Kept any }
@@ -28,18 +21,18 @@ const redacted = "[redacted]"
 type Function struct {
 	Name      string // family.function
 	Doc       string // what it does, its parameters and an example; no indentation of its own
-	Params    []Param
+	Params    []function.Param
 	VarArgs   bool // takes any further positional arguments
 	VarKwargs bool // takes any further keyword arguments
 	// Run does the work. The value returned is the function's return as a wire value. An error ends the call as failed, with the
-	// error's text; *ArgumentError instead tells the caller how the function is used.
+	// error's text; *function.ArgumentError instead tells the caller how the function is used.
 	Run func(ctx context.Context, c *Call) (any, error)
 }
 
-// Need, Opt and Secret make parameters; a secret one is None when absent.
-func Need(name string) Param              { return Param{Name: name, Required: true} }
-func Opt(name string, fallback any) Param { return Param{Name: name, Default: fallback} }
-func Secret(name string) Param            { return Param{Name: name, Secret: true} }
+// Signature is how the function is called.
+func (f Function) Signature() function.Signature {
+	return function.Signature{Name: f.Name, Params: f.Params, VarArgs: f.VarArgs, VarKwargs: f.VarKwargs}
+}
 
 // Registry is a set of functions by name. It does not change once made, so it is safe for concurrent use.
 type Registry struct {
@@ -115,16 +108,13 @@ func (f Function) HelpText() string {
 	return b.String()
 }
 
-// short is the name without its family, as error texts use it.
-func (f Function) short() string { return f.Name[strings.LastIndexByte(f.Name, '.')+1:] }
-
 // public is req without the values of secret parameters. Where a function has one, keywords that it does not know may be a misspelt one.
 func (f Function) public(req Request) Request {
-	if !slices.ContainsFunc(f.Params, func(p Param) bool { return p.Secret }) {
+	if !slices.ContainsFunc(f.Params, func(p function.Param) bool { return p.Secret }) {
 		return req
 	}
 	secret := func(name string) bool {
-		i := slices.IndexFunc(f.Params, func(p Param) bool { return p.Name == name })
+		i := slices.IndexFunc(f.Params, func(p function.Param) bool { return p.Name == name })
 		return i < 0 || f.Params[i].Secret
 	}
 	req.Args, req.Kwargs = slices.Clone(req.Args), slices.Clone(req.Kwargs)

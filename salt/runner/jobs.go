@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermaster/internal/fnmatch"
+	"clustermaster/salt/function"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -63,46 +64,46 @@ func Jobs(d JobsDeps) []Function {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	ext, progress, out := Opt("ext_source", nil), Opt("display_progress", false), Opt("outputter", nil)
+	ext, progress, out := function.Opt("ext_source", nil), function.Opt("display_progress", false), function.Opt("outputter", nil)
 	return []Function{
 		{
-			Name: "jobs.active", Params: []Param{progress}, Run: d.active,
+			Name: "jobs.active", Params: []function.Param{progress}, Run: d.active,
 			Doc: "Ask all minions what they are running, and list it by job. Waits for the whole timeout if a minion does not answer.\n\n" +
 				"Example:\n\n    salt-run jobs.active",
 		},
 		{
-			Name: "jobs.lookup_jid", Params: []Param{Need("jid"), ext, Opt("returned", true), Opt("missing", false), progress}, Run: here(d.lookupJID),
+			Name: "jobs.lookup_jid", Params: []function.Param{function.Need("jid"), ext, function.Opt("returned", true), function.Opt("missing", false), progress}, Run: here(d.lookupJID),
 			Doc: "Show what the minions returned for a job.\n\njid\n    The job's id.\n\nreturned : True\n    Include minions that returned.\n\n" +
 				"missing : False\n    Include minions that did not.\n\nExample:\n\n    salt-run jobs.lookup_jid 20130916125524463507",
 		},
 		{
-			Name: "jobs.list_job", Params: []Param{Need("jid"), ext, progress}, Run: here(d.listJob),
+			Name: "jobs.list_job", Params: []function.Param{function.Need("jid"), ext, progress}, Run: here(d.listJob),
 			Doc: "Show a job: what was asked, of whom, and what came back.\n\nExample:\n\n    salt-run jobs.list_job 20130916125524463507",
 		},
 		{
 			Name: "jobs.list_jobs", Run: here(d.listJobs),
-			Params: []Param{ext, out, Opt("search_metadata", nil), Opt("search_function", nil), Opt("search_target", nil), Opt("start_time", nil),
-				Opt("end_time", nil), progress},
+			Params: []function.Param{ext, out, function.Opt("search_metadata", nil), function.Opt("search_function", nil), function.Opt("search_target", nil), function.Opt("start_time", nil),
+				function.Opt("end_time", nil), progress},
 			Doc: "List all jobs in the job cache. A job must pass all filters given.\n\nsearch_metadata\n    A map; one equal pair in the job's metadata is enough.\n\n" +
 				"search_function, search_target\n    Globs, as a list or with commas.\n\nstart_time, end_time\n    Jobs that started at or after, at or before this time (UTC).\n\n" +
 				"Example:\n\n    salt-run jobs.list_jobs search_function='test.*,pkg.install' search_target='db*'\n" +
 				"    salt-run jobs.list_jobs start_time='2015, Mar 16 19:00' end_time='2015, Mar 18 22:00'",
 		},
 		{
-			Name: "jobs.list_jobs_filter", Params: []Param{Need("count"), Opt("filter_find_job", true), ext, out, progress}, Run: here(d.listJobsFilter),
+			Name: "jobs.list_jobs_filter", Params: []function.Param{function.Need("count"), function.Opt("filter_find_job", true), ext, out, progress}, Run: here(d.listJobsFilter),
 			Doc: "List the newest jobs.\n\ncount\n    How many.\n\nfilter_find_job : True\n    Leave out the saltutil.find_job calls of waiting commands.\n\n" +
 				"Example:\n\n    salt-run jobs.list_jobs_filter 50",
 		},
 		{
-			Name: "jobs.print_job", Params: []Param{Need("jid"), ext}, Run: here(d.printJob),
+			Name: "jobs.print_job", Params: []function.Param{function.Need("jid"), ext}, Run: here(d.printJob),
 			Doc: "Show a job, with its returns, below its id.\n\nExample:\n\n    salt-run jobs.print_job 20130916125524463507",
 		},
 		{
-			Name: "jobs.exit_success", Params: []Param{Need("jid"), ext}, Run: here(d.exitSuccess),
+			Name: "jobs.exit_success", Params: []function.Param{function.Need("jid"), ext}, Run: here(d.exitSuccess),
 			Doc: "Tell for each minion of a job whether it returned something true.\n\nExample:\n\n    salt-run jobs.exit_success 20160520145827701627",
 		},
 		{
-			Name: "jobs.last_run", Params: []Param{ext, out, Opt("metadata", nil), Opt("function", nil), Opt("target", nil), progress}, Run: here(d.lastRun),
+			Name: "jobs.last_run", Params: []function.Param{ext, out, function.Opt("metadata", nil), function.Opt("function", nil), function.Opt("target", nil), progress}, Run: here(d.lastRun),
 			Doc: "Show the newest job that passes the filters; False if there is none.\n\nExample:\n\n    salt-run jobs.last_run function=cmd.run target='web*'",
 		},
 		{

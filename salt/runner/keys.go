@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"clustermaster/internal/fnmatch"
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -57,38 +58,38 @@ type KeyFamilyDeps struct {
 
 // KeyFamily is the wheel family key.
 func KeyFamily(d KeyFamilyDeps) []Function {
-	match := Need("match")
+	match := function.Need("match")
 	return []Function{
 		{Name: "key.list_all", Run: d.listAll, Doc: "List all keys by state.\n\nExample:\n\n    wheel.cmd('key.list_all')"},
-		{Name: "key.list", Params: []Param{match}, Run: d.list, Doc: "List the keys of one state: accepted, pre, rejected, denied or all.\n\nExample:\n\n    wheel.cmd('key.list', ['accepted'])"},
-		{Name: "key.name_match", Params: []Param{match}, Run: d.nameMatch, Doc: "List the keys whose id matches a glob, by state."},
-		{Name: "key.glob_match", Params: []Param{match}, Run: d.nameMatch, Doc: "List the keys whose id matches a glob, by state."},
+		{Name: "key.list", Params: []function.Param{match}, Run: d.list, Doc: "List the keys of one state: accepted, pre, rejected, denied or all.\n\nExample:\n\n    wheel.cmd('key.list', ['accepted'])"},
+		{Name: "key.name_match", Params: []function.Param{match}, Run: d.nameMatch, Doc: "List the keys whose id matches a glob, by state."},
+		{Name: "key.glob_match", Params: []function.Param{match}, Run: d.nameMatch, Doc: "List the keys whose id matches a glob, by state."},
 		{
-			Name: "key.accept", Params: []Param{match, Opt("include_rejected", false), Opt("include_denied", false)},
+			Name: "key.accept", Params: []function.Param{match, function.Opt("include_rejected", false), function.Opt("include_denied", false)},
 			Run: d.changer(AcceptKeys, acceptStates),
 			Doc: "Accept pending keys whose id matches a glob.\n\nExample:\n\n    wheel.cmd('key.accept', ['minion1'])",
 		},
 		{
-			Name: "key.accept_dict", Params: []Param{match, Opt("include_rejected", false), Opt("include_denied", false)},
+			Name: "key.accept_dict", Params: []function.Param{match, function.Opt("include_rejected", false), function.Opt("include_denied", false)},
 			Run: d.dictChanger(AcceptKeys, acceptStates), Doc: "Accept keys given as a map of state to ids.",
 		},
 		{
-			Name: "key.reject", Params: []Param{match, Opt("include_accepted", false), Opt("include_denied", false)},
+			Name: "key.reject", Params: []function.Param{match, function.Opt("include_accepted", false), function.Opt("include_denied", false)},
 			Run: d.changer(RejectKeys, rejectStates), Doc: "Reject pending keys whose id matches a glob.",
 		},
 		{
-			Name: "key.reject_dict", Params: []Param{match, Opt("include_accepted", false), Opt("include_denied", false)},
+			Name: "key.reject_dict", Params: []function.Param{match, function.Opt("include_accepted", false), function.Opt("include_denied", false)},
 			Run: d.dictChanger(RejectKeys, rejectStates), Doc: "Reject keys given as a map of state to ids.",
 		},
-		{Name: "key.delete", Params: []Param{match}, Run: d.changer(DeleteKeys, deleteStates), Doc: "Delete keys of any state whose id matches a glob."},
-		{Name: "key.delete_dict", Params: []Param{match}, Run: d.dictChanger(DeleteKeys, deleteStates), Doc: "Delete keys given as a map of state to ids."},
-		{Name: "key.key_str", Params: []Param{match}, Run: d.keyStr, Doc: "Show the public keys whose id matches a glob, by state."},
-		{Name: "key.print", Params: []Param{match}, Run: d.keyStr, Doc: "Show the public keys whose id matches a glob, by state."},
+		{Name: "key.delete", Params: []function.Param{match}, Run: d.changer(DeleteKeys, deleteStates), Doc: "Delete keys of any state whose id matches a glob."},
+		{Name: "key.delete_dict", Params: []function.Param{match}, Run: d.dictChanger(DeleteKeys, deleteStates), Doc: "Delete keys given as a map of state to ids."},
+		{Name: "key.key_str", Params: []function.Param{match}, Run: d.keyStr, Doc: "Show the public keys whose id matches a glob, by state."},
+		{Name: "key.print", Params: []function.Param{match}, Run: d.keyStr, Doc: "Show the public keys whose id matches a glob, by state."},
 		{
-			Name: "key.finger", Params: []Param{match, Opt("hash_type", nil)}, Run: d.finger,
+			Name: "key.finger", Params: []function.Param{match, function.Opt("hash_type", nil)}, Run: d.finger,
 			Doc: "Show the fingerprints of keys whose id matches a glob, by state. It is the form that the minion's key.finger shows.",
 		},
-		{Name: "key.finger_master", Params: []Param{Opt("hash_type", nil)}, Run: d.fingerMaster, Doc: "Show the fingerprint of the key that minions see as the master's."},
+		{Name: "key.finger_master", Params: []function.Param{function.Opt("hash_type", nil)}, Run: d.fingerMaster, Doc: "Show the fingerprint of the key that minions see as the master's."},
 	}
 }
 
@@ -219,7 +220,7 @@ func (d KeyFamilyDeps) dictChanger(action KeyAction, states func(*Call) []string
 	return func(ctx context.Context, c *Call) (any, error) {
 		m, ok := value.Plain(c.Arg("match")).(value.Map)
 		if !ok {
-			return nil, &ArgumentError{Text: "match must be a map of state to ids, not " + value.Repr(c.Arg("match"))}
+			return nil, &function.ArgumentError{Text: "match must be a map of state to ids, not " + value.Repr(c.Arg("match"))}
 		}
 		allowed := states(c)
 		for _, p := range m {

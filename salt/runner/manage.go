@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -28,13 +29,13 @@ type ManageDeps struct {
 
 // Manage is the family manage.
 func Manage(d ManageDeps) []Function {
-	ping := []Param{Opt("tgt", "*"), Opt("tgt_type", "glob"), Opt("timeout", nil), Opt("gather_job_timeout", nil)}
+	ping := []function.Param{function.Opt("tgt", "*"), function.Opt("tgt_type", "glob"), function.Opt("timeout", nil), function.Opt("gather_job_timeout", nil)}
 	example := func(fun string) string {
 		return "\n\nExample:\n\n    salt-run manage." + fun + "\n    salt-run manage." + fun + " tgt=webservers tgt_type=nodegroup timeout=5"
 	}
 	fs := []Function{
 		{
-			Name: "manage.status", Params: append([]Param{Opt("output", true)}, ping...),
+			Name: "manage.status", Params: append([]function.Param{function.Opt("output", true)}, ping...),
 			Doc: "Ping the minions and tell who is up and who is down." + example("status"),
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				up, down, err := d.ping(ctx, c)
@@ -52,7 +53,7 @@ func Manage(d ManageDeps) []Function {
 			},
 		},
 		{
-			Name: "manage.down", Params: append([]Param{Opt("removekeys", false)}, ping...), Run: d.down,
+			Name: "manage.down", Params: append([]function.Param{function.Opt("removekeys", false)}, ping...), Run: d.down,
 			Doc: "Ping the minions and list those that don't answer. removekeys=True deletes their keys." + example("down"),
 		},
 		{
@@ -62,11 +63,11 @@ func Manage(d ManageDeps) []Function {
 	}
 	for _, name := range []string{"present", "joined", "list_state", "allowed", "alived", "reaped"} {
 		fs = append(fs, Function{
-			Name: "manage." + name, Params: []Param{Opt("subset", nil), Opt("show_ip", false)}, Run: d.present,
+			Name: "manage." + name, Params: []function.Param{function.Opt("subset", nil), function.Opt("show_ip", false)}, Run: d.present,
 			Doc: "List the minions that are connected to a master.\n\nsubset\n    Only these ids.\n\nshow_ip : False\n    Show the address of each.\n\n" +
 				"Example:\n\n    salt-run manage." + name,
 		}, Function{
-			Name: "manage.not_" + strings.TrimPrefix(name, "list_"), Params: []Param{Opt("subset", nil), Opt("show_ip", false)}, Run: d.notPresent,
+			Name: "manage.not_" + strings.TrimPrefix(name, "list_"), Params: []function.Param{function.Opt("subset", nil), function.Opt("show_ip", false)}, Run: d.notPresent,
 			Doc: "List the minions that have an accepted key but are not connected to any master.\n\nExample:\n\n    salt-run manage.not_" +
 				strings.TrimPrefix(name, "list_"),
 		})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -27,7 +28,7 @@ func OnMaster(modules Modules) []Function {
 	return []Function{
 		same("http.query", "https://example.org/api decode=True", "Make a web request and show the answer; parameters are those of the function http.query in templates."),
 		same("sdb.get", "sdb://profile/key", "Look up a value of an sdb profile of this master."),
-		{Name: "salt.cmd", Params: []Param{Need("fun")}, VarArgs: true, VarKwargs: true,
+		{Name: "salt.cmd", Params: []function.Param{function.Need("fun")}, VarArgs: true, VarKwargs: true,
 			Doc: "Run an execution function on this master: one of those that templates have here.\n\nExample:\n\n    salt-run salt.cmd test.arg 1 2 a=b",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				v, found, err := modules.Run(ctx, c.Text("fun"), c.Rest(), withoutPrivate(c.Kwargs()).Without("with_pillar"))
@@ -36,7 +37,7 @@ func OnMaster(modules Modules) []Function {
 				}
 				return v, err
 			}},
-		{Name: "error.error", Params: []Param{Opt("name", nil), Opt("message", "")},
+		{Name: "error.error", Params: []function.Param{function.Opt("name", nil), function.Opt("message", "")},
 			Doc: "Fail with a message, to try what happens then; without a name nothing happens.\n\nExample:\n\n    salt-run error.error name=Exception message='This is an error.'",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				if !c.Given("name") {
@@ -58,7 +59,7 @@ func withoutPrivate(kwargs value.Map) value.Map {
 // Matching is the family match.
 func Matching(targets Resolver) []Function {
 	return []Function{{
-		Name: "match.compound_matches", Params: []Param{Need("expr"), Need("minion_id")},
+		Name: "match.compound_matches", Params: []function.Param{function.Need("expr"), function.Need("minion_id")},
 		Doc: "Tell whether a compound target means a minion: its id, or False. Pillar values must be given exactly.\n\nExample:\n\n" +
 			"    salt-run match.compound_matches 'I@foo:bar and G@os:Deb* and not db*' web1",
 		Run: func(ctx context.Context, c *Call) (any, error) {

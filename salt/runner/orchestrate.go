@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -49,16 +50,16 @@ const orchestrateDoc = "Run states on this master: an orchestration of minions, 
 
 // OrchestrationFamily is the part of the family state that runs states.
 func OrchestrationFamily(o Orchestrator) []Function {
-	env := []Param{Opt("pillar", nil), Opt("pillarenv", nil), Opt("pillar_enc", nil)}
+	env := []function.Param{function.Opt("pillar", nil), function.Opt("pillarenv", nil), function.Opt("pillar_enc", nil)}
 	orchestrate := Function{
 		Doc:    orchestrateDoc,
-		Params: append([]Param{Need("mods"), Opt("saltenv", "base"), Opt("test", nil), Opt("exclude", nil)}, append(slices.Clip(env), Opt("orchestration_jid", nil))...),
+		Params: append([]function.Param{function.Need("mods"), function.Opt("saltenv", "base"), function.Opt("test", nil), function.Opt("exclude", nil)}, append(slices.Clip(env), function.Opt("orchestration_jid", nil))...),
 		Run:    func(ctx context.Context, c *Call) (any, error) { return orchestrateSLS(ctx, c, o) },
 	}
 	show := Function{
 		Doc: "Show the states of SLS files as state.orchestrate reads them, before it puts them into an order.\n\nParameters are those of state.orchestrate.\n\n" +
 			"Example:\n\n    salt-run state.orchestrate_show_sls webserver",
-		Params: append([]Param{Need("mods"), Opt("saltenv", "base"), Opt("test", nil), Opt("queue", false)}, env...),
+		Params: append([]function.Param{function.Need("mods"), function.Opt("saltenv", "base"), function.Opt("test", nil), function.Opt("queue", false)}, env...),
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			req, err := orchestration(c)
 			if err != nil {
@@ -72,7 +73,7 @@ func OrchestrationFamily(o Orchestrator) []Function {
 	one := []Function{
 		{
 			Name: "state.orchestrate_single", VarKwargs: true,
-			Params: []Param{Need("fun"), Need("name"), Opt("test", nil), Opt("queue", false), Opt("pillar", nil)},
+			Params: []function.Param{function.Need("fun"), function.Need("name"), function.Opt("test", nil), function.Opt("queue", false), function.Opt("pillar", nil)},
 			Doc:    "Run one state on this master, with its arguments as keywords.\n\nExample:\n\n    salt-run state.orchestrate_single fun=salt.wheel name=key.list_all",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				kwargs := slices.Clone(c.Kwargs())
@@ -84,7 +85,7 @@ func OrchestrationFamily(o Orchestrator) []Function {
 		},
 		{
 			Name: "state.orchestrate_high", VarKwargs: true,
-			Params: []Param{Need("data"), Opt("test", nil), Opt("queue", false), Opt("pillar", nil)},
+			Params: []function.Param{function.Need("data"), function.Opt("test", nil), function.Opt("queue", false), function.Opt("pillar", nil)},
 			Doc: "Run states on this master that are given as a map, as an SLS file would have them.\n\nExample:\n\n" +
 				"    salt-run state.orchestrate_high '{one: {salt.function: [{name: test.ping}, {tgt: \"*\"}]}}'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
@@ -158,7 +159,7 @@ func orchestrateOne(c *Call, o Orchestrator, run func(Orchestration) (any, error
 
 func pillarIsMap(c *Call) error {
 	if _, ok := value.Plain(c.Arg("pillar")).(value.Map); c.Given("pillar") && !ok {
-		return &ArgumentError{Text: "Pillar data must be formatted as a dictionary"}
+		return &function.ArgumentError{Text: "Pillar data must be formatted as a dictionary"}
 	}
 	return nil
 }
@@ -191,7 +192,7 @@ func orchestration(c *Call) (Orchestration, error) {
 
 // pauses are the functions by which a running orchestration waits or ends.
 func pauses(o Orchestrator) []Function {
-	jid, id := Need("jid"), Opt("state_id", nil)
+	jid, id := function.Need("jid"), function.Opt("state_id", nil)
 	change := func(ctx context.Context, c *Call, change func(asked value.Map, id string) value.Map) (any, error) {
 		id := "__all__"
 		if c.Given("state_id") {
@@ -211,7 +212,7 @@ func pauses(o Orchestrator) []Function {
 		Doc: "Have a running orchestration wait, on whatever master it runs.\n\njid\n    Of the orchestration; salt-run jobs.master lists those that run on a master.\n\n" +
 			"state_id : None\n    The id of the state before which it waits; without it the next one.\n\nduration : None\n    Seconds after which it goes on by itself.\n\n" +
 			"Example:\n\n    salt-run state.pause 20260101120000000000 migrate duration=60",
-		Params: []Param{jid, id, Opt("duration", nil)},
+		Params: []function.Param{jid, id, function.Opt("duration", nil)},
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			seconds, err := int64(0), error(nil)
 			if c.True("duration") {
@@ -235,7 +236,7 @@ func pauses(o Orchestrator) []Function {
 	}
 	resume := Function{
 		Doc:    "Let an orchestration go on that state.pause has wait.\n\nstate_id : None\n    The id that was paused; without it all of them.\n\nExample:\n\n    salt-run state.resume 20260101120000000000",
-		Params: []Param{jid, id},
+		Params: []function.Param{jid, id},
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			return change(ctx, c, func(asked value.Map, id string) value.Map {
 				if id == "__all__" {
@@ -249,7 +250,7 @@ func pauses(o Orchestrator) []Function {
 		Name: "state.soft_kill",
 		Doc: "Have a running orchestration end before its next state; what it runs just then ends as it would.\n\nstate_id : None\n    The id of the state before which it ends.\n\n" +
 			"Example:\n\n    salt-run state.soft_kill 20260101120000000000",
-		Params: []Param{jid, id},
+		Params: []function.Param{jid, id},
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			return change(ctx, c, func(asked value.Map, id string) value.Map { return asked.Set(id, entry(asked, id).Set("kill", true)) })
 		},

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -21,7 +22,7 @@ type PillarMaker interface {
 // Pillar is the family pillar.
 func Pillar(maker PillarMaker, targets Resolver) []Function {
 	return []Function{
-		{Name: "pillar.show_pillar", Params: []Param{Opt("minion", "*")}, VarKwargs: true,
+		{Name: "pillar.show_pillar", Params: []function.Param{function.Opt("minion", "*")}, VarKwargs: true,
 			Doc: "Make the pillar of a minion and show it. Keywords are grains to make it with; saltenv and pillarenv choose environments.\n\nExample:\n\n" +
 				"    salt-run pillar.show_pillar web1\n    salt-run pillar.show_pillar web1 pillarenv=dev os=Debian",
 			Run: func(ctx context.Context, c *Call) (any, error) {
@@ -39,7 +40,7 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 				}
 				return maker.MakePillar(ctx, c.Text("minion"), extra, saltenv, pillarenv)
 			}},
-		{Name: "pillar.show_top", Params: []Param{Opt("minion", nil), Opt("saltenv", "base")},
+		{Name: "pillar.show_top", Params: []function.Param{function.Opt("minion", nil), function.Opt("saltenv", "base")},
 			Doc: "Show the merged top file of the pillar, or the errors of it.\n\nExample:\n\n    salt-run pillar.show_top",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				top, errors, err := maker.Top(ctx, c.Text("minion"), c.Text("saltenv"))
@@ -53,7 +54,7 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 				c.Progress(value.Map{{Key: "data", Value: list}, {Key: "outputter", Value: "nested"}})
 				return list, nil
 			}},
-		{Name: "pillar.show_pillar_cache", Params: []Param{Opt("minion", "*"), Opt("pillarenv", nil)}, VarKwargs: true,
+		{Name: "pillar.show_pillar_cache", Params: []function.Param{function.Opt("minion", "*"), function.Opt("pillarenv", nil)}, VarKwargs: true,
 			Doc: "Show the kept pillars of minions.\n\nExample:\n\n    salt-run pillar.show_pillar_cache 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				out := value.Map{}
@@ -65,7 +66,7 @@ func Pillar(maker PillarMaker, targets Resolver) []Function {
 					return err
 				})
 			}},
-		{Name: "pillar.clear_pillar_cache", Params: []Param{Opt("minion", "*"), Opt("pillarenv", nil)}, VarKwargs: true,
+		{Name: "pillar.clear_pillar_cache", Params: []function.Param{function.Opt("minion", "*"), function.Opt("pillarenv", nil)}, VarKwargs: true,
 			Doc: "Forget the kept pillars of minions; they are made anew when asked for.\n\nExample:\n\n    salt-run pillar.clear_pillar_cache 'web*'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				return true, eachTarget(ctx, c, targets, c.Arg("minion"), "glob", func(id string) error { return maker.Forget(ctx, id) })

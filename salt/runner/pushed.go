@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -42,8 +43,8 @@ func Pushed(files PushedFiles, targets Resolver) []Function {
 		slices.SortFunc(all, func(a, b PushedFile) int { return strings.Compare(a.ID+"/"+a.Path, b.ID+"/"+b.Path) })
 		return all, err
 	}
-	params := []Param{Opt("tgt", "*"), Opt("tgt_type", "glob")}
-	one := []Param{Need("id"), Need("path")}
+	params := []function.Param{function.Opt("tgt", "*"), function.Opt("tgt_type", "glob")}
+	one := []function.Param{function.Need("id"), function.Need("path")}
 	clean := func(c *Call) string { return strings.TrimPrefix(c.Text("path"), "/") }
 	return []Function{
 		{Name: "pushed.list", Params: params, Doc: "List the files that minions pushed with cp.push.\n\nExample:\n\n    salt-run pushed.list 'web*'",

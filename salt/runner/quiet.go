@@ -27,7 +27,7 @@ func (r *Runner) Quiet(ctx context.Context, tag, jid, fun string, args []any, kw
 			}
 		},
 	}
-	if c.bound, err = bind(f, args, kwargs); err == nil {
+	if c.bound, err = f.Signature().Bind(args, kwargs); err == nil {
 		val, err = r.guarded(ctx, f, c)
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -45,7 +46,7 @@ func ReactorFamily(r Reactors) []Function {
 	}
 	family := []Function{
 		{
-			Name: "reactor.list", Params: []Param{Opt("saltenv", "base"), Opt("test", nil)},
+			Name: "reactor.list", Params: []function.Param{function.Opt("saltenv", "base"), function.Opt("test", nil)},
 			Doc: "List the reactors in force, those that were added last.\n\nExample:\n\n    salt-run reactor.list",
 			Run: func(context.Context, *Call) (any, error) {
 				list := r.Reactors()
@@ -54,7 +55,7 @@ func ReactorFamily(r Reactors) []Function {
 			},
 		},
 		{
-			Name: "reactor.add", Params: []Param{Need("event"), Need("reactors"), Opt("saltenv", "base"), Opt("test", nil)},
+			Name: "reactor.add", Params: []function.Param{function.Need("event"), function.Need("reactors"), function.Opt("saltenv", "base"), function.Opt("test", nil)},
 			Doc: "Add a reactor, on every master, until it is deleted.\n\nevent\n    A pattern on tags.\n\nreactors\n    A path, a glob, a salt:// address, or a list of them.\n\n" +
 				"Example:\n\n    salt-run reactor.add 'salt/cloud/*/destroyed' reactors='/srv/reactor/destroy/*.sls'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
@@ -66,12 +67,12 @@ func ReactorFamily(r Reactors) []Function {
 					for _, e := range v {
 						path, ok := e.(string)
 						if !ok {
-							return nil, &ArgumentError{Text: "reactors must be a path or a list of paths, not " + value.Repr(v)}
+							return nil, &function.ArgumentError{Text: "reactors must be a path or a list of paths, not " + value.Repr(v)}
 						}
 						files = append(files, path)
 					}
 				default:
-					return nil, &ArgumentError{Text: "reactors must be a path or a list of paths, not " + value.Repr(v)}
+					return nil, &function.ArgumentError{Text: "reactors must be a path or a list of paths, not " + value.Repr(v)}
 				}
 				done, err := r.AddReactor(ctx, c.Text("event"), files)
 				if err != nil {
@@ -81,7 +82,7 @@ func ReactorFamily(r Reactors) []Function {
 			},
 		},
 		{
-			Name: "reactor.delete", Params: []Param{Need("event"), Opt("saltenv", "base"), Opt("test", nil)},
+			Name: "reactor.delete", Params: []function.Param{function.Need("event"), function.Opt("saltenv", "base"), function.Opt("test", nil)},
 			Doc: "Delete the reactors of a pattern on tags, on every master; those of the option reactor too, until reactor.add brings the pattern back.\n\n" +
 				"Example:\n\n    salt-run reactor.delete 'salt/cloud/*/destroyed'",
 			Run: func(ctx context.Context, c *Call) (any, error) {
@@ -98,7 +99,7 @@ func ReactorFamily(r Reactors) []Function {
 			Run:  func(context.Context, *Call) (any, error) { return leading(), nil },
 		},
 		{
-			Name: "reactor.set_leader", Params: []Param{Opt("value", true)},
+			Name: "reactor.set_leader", Params: []function.Param{function.Opt("value", true)},
 			Doc: "Have the whole cluster react to events, or with False nobody.\n\nExample:\n\n    salt-run reactor.set_leader True",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				if err := r.Lead(ctx, c.True("value")); err != nil {

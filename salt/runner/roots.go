@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -74,7 +75,7 @@ func Roots(s RootsSync) []Function {
 	return []Function{
 		{
 			Name:   "cluster.sync_roots",
-			Params: []Param{Opt("roots", "both"), Opt("saltenv", nil), Opt("force", false), Opt("test", false)},
+			Params: []function.Param{function.Opt("roots", "both"), function.Opt("saltenv", nil), function.Opt("force", false), function.Opt("test", false)},
 			Doc: "Make file_roots and pillar_roots of all masters like those of this one, and wait until every master that can be reached is done. A master\n" +
 				"that is away catches up by itself when it is back. What was changed by hand on another master since its last sync is listed and left alone.\n\n" +
 				"roots : both\n    file, pillar or both.\n\nsaltenv : None\n    One environment only.\n\n" +
@@ -85,7 +86,7 @@ func Roots(s RootsSync) []Function {
 		},
 		{
 			Name:   "cluster.roots_status",
-			Params: []Param{Opt("roots", "both")},
+			Params: []function.Param{function.Opt("roots", "both")},
 			Doc: "Show for every master which head of file_roots and pillar_roots it has installed, and what was changed there since.\n\n" +
 				"roots : both\n    file, pillar or both.\n\nExample:\n\n    salt-run cluster.roots_status",
 			Run: func(ctx context.Context, c *Call) (any, error) {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 	"clustermaster/wire"
 )
@@ -158,7 +159,7 @@ func (r *Runner) Wait() { r.calls.Wait() }
 // Takes reports whether a function has a parameter of that name.
 func (r *Runner) Takes(fun, param string) bool {
 	f, _ := r.reg.Lookup(fun)
-	return slices.ContainsFunc(f.Params, func(p Param) bool { return p.Name == param })
+	return slices.ContainsFunc(f.Params, func(p function.Param) bool { return p.Name == param })
 }
 
 // Check returns a request as others may see it, without the values of secret parameters, or says why its call can't begin.
@@ -168,7 +169,7 @@ func (r *Runner) Check(req Request) (Request, error) {
 		return req, fmt.Errorf("'%s' is not available.", req.Fun) //nolint:staticcheck // Salt's text
 	}
 	req = f.public(req)
-	return req, checkKeywords(f, req.Kwargs)
+	return req, f.Signature().CheckKeywords(req.Kwargs)
 }
 
 // Run makes one call and returns when it is over and stored.
@@ -184,13 +185,13 @@ func (r *Runner) Run(ctx context.Context, req Request, out Output) Result {
 	}
 	f, ok := r.reg.Lookup(req.Fun)
 	if req.ByName {
-		req.Args, req.Kwargs = f.byName(req.Kwargs) // without parameters if there is no such function
+		req.Args, req.Kwargs = f.Signature().ByName(req.Kwargs, clientKeys) // without parameters if there is no such function
 	}
 	if !ok {
 		return r.refuse(req, fmt.Sprintf("'%s' is not available.", req.Fun))
 	}
 	public := f.public(req)
-	if err := checkKeywords(f, public.Kwargs); err != nil && !req.Low {
+	if err := f.Signature().CheckKeywords(public.Kwargs); err != nil && !req.Low {
 		res := r.refuse(public, err.Error())
 		res.Return = r.reg.Docs(req.Fun)
 		return res
@@ -239,12 +240,12 @@ func (r *Runner) call(ctx context.Context, f Function, req Request, out Output) 
 			out("progress", data)
 		}}
 	var val any
-	b, err := bind(f, req.Args, req.Kwargs)
+	b, err := f.Signature().Bind(req.Args, req.Kwargs)
 	if err == nil {
 		c.bound = b
 		val, err = r.guarded(ctx, f, c)
 	}
-	var wrong *ArgumentError
+	var wrong *function.ArgumentError
 	switch {
 	case errors.As(err, &wrong):
 		res.Return = fmt.Sprintf("\nPassed invalid arguments: %s\n\nUsage:\n%s", wrong.Text, f.HelpText())

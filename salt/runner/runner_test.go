@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -58,44 +59,6 @@ func newRunner(t *testing.T, families ...[]Function) (*Runner, *bus, *shelf) {
 	b := &bus{}
 	s := &shelf{bus: b}
 	return New(RunnerClient, reg, Deps{ID: "m1", Events: b, Store: s, NewJID: func() string { return "20261121093513244628" }}), b, s
-}
-
-// The texts before "Usage" are those that Salt 3008.3 printed for functions of these shapes.
-func TestArgumentTexts(t *testing.T) {
-	t.Parallel()
-	one := Function{Name: "f.locality", Params: []Param{Opt("locality", "us")}}
-	job := Function{Name: "f.list_job", Params: []Param{Need("jid"), Opt("ext_source", nil), Opt("display_progress", false)}}
-	none := Function{Name: "f.none"}
-	two := Function{Name: "f.two", Params: []Param{Need("a"), Need("b")}}
-	three := Function{Name: "f.three", Params: []Param{Need("a"), Need("b"), Need("c")}}
-	tests := []struct {
-		f      Function
-		args   []any
-		kwargs value.Map
-		want   string
-	}{
-		{one, []any{"a", "b"}, nil, "locality() takes from 0 to 1 positional arguments but 2 were given"},
-		{one, []any{"us"}, value.Map{{Key: "locality", Value: "us"}}, "locality() got multiple values for argument 'locality'"},
-		{job, nil, nil, "list_job() missing 1 required positional argument: 'jid'"},
-		{job, []any{1, 2, 3, 4, 5}, nil, "list_job() takes from 1 to 3 positional arguments but 5 were given"},
-		{none, []any{1}, nil, "none() takes 0 positional arguments but 1 was given"},
-		{two, []any{1, 2, 3}, nil, "two() takes 2 positional arguments but 3 were given"},
-		{two, nil, nil, "two() missing 2 required positional arguments: 'a' and 'b'"},
-		{three, nil, nil, "three() missing 3 required positional arguments: 'a', 'b', and 'c'"},
-		{three, nil, value.Map{{Key: "b", Value: 1}}, "three() missing 2 required positional arguments: 'a' and 'c'"},
-		{job, []any{1}, nil, ""},
-	}
-	for _, tt := range tests {
-		_, err := bind(tt.f, tt.args, tt.kwargs)
-		got := ""
-		if err != nil {
-			got = err.Error()
-		}
-		var wrong *ArgumentError
-		if got != tt.want || err != nil && !errors.As(err, &wrong) {
-			t.Errorf("bind %s %v %v: %q, want %q", tt.f.Name, tt.args, tt.kwargs, got, tt.want)
-		}
-	}
 }
 
 func TestRun(t *testing.T) {
@@ -403,7 +366,7 @@ func low(kv ...any) (m value.Map) {
 func TestByName(t *testing.T) {
 	t.Parallel()
 	var got []string
-	f := Function{Name: "x.f", Params: []Param{Need("a"), Need("match"), Opt("b", int64(2)), Opt("c", nil)}, Run: func(_ context.Context, c *Call) (any, error) {
+	f := Function{Name: "x.f", Params: []function.Param{function.Need("a"), function.Need("match"), function.Opt("b", int64(2)), function.Opt("c", nil)}, Run: func(_ context.Context, c *Call) (any, error) {
 		got = append(got, value.Str(c.Arg("a"))+value.Str(c.Arg("match"))+value.Str(c.Arg("b"))+value.Str(c.Arg("c")))
 		return nil, nil
 	}}
@@ -437,7 +400,7 @@ func TestByName(t *testing.T) {
 // TestShown: what many may see of a call has no secrets: neither its arguments as Check tells them, nor the result of a request that says so.
 func TestShown(t *testing.T) {
 	t.Parallel()
-	r, _, _ := newRunner(t, []Function{{Name: "x.tell", Params: []Param{Need("who"), Secret("word")}, Run: func(context.Context, *Call) (any, error) {
+	r, _, _ := newRunner(t, []Function{{Name: "x.tell", Params: []function.Param{function.Need("who"), function.Secret("word")}, Run: func(context.Context, *Call) (any, error) {
 		return Told{Value: "the secret", Kept: "a secret"}, nil
 	}}})
 	req := Request{Fun: "x.tell", Kwargs: value.Map{{Key: "who", Value: "me"}, {Key: "word", Value: "hidden"}}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sort"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -11,8 +12,8 @@ import (
 func Salt(minions Asker) []Function {
 	return []Function{{
 		Name: "salt.execute", VarKwargs: true,
-		Params: []Param{Need("tgt"), Need("fun"), Opt("arg", nil), Opt("timeout", nil), Opt("tgt_type", "glob"), Opt("ret", ""), Opt("jid", ""),
-			Opt("kwarg", nil)},
+		Params: []function.Param{function.Need("tgt"), function.Need("fun"), function.Opt("arg", nil), function.Opt("timeout", nil), function.Opt("tgt_type", "glob"), function.Opt("ret", ""), function.Opt("jid", ""),
+			function.Opt("kwarg", nil)},
 		Doc: "Run an execution function on minions and return what they returned.\n\nExample:\n\n    salt-run salt.execute '*' test.arg arg='[1, 2]' kwarg='{a: 1}'",
 		Run: func(ctx context.Context, c *Call) (any, error) {
 			timeout, err := c.Seconds("timeout", 0)

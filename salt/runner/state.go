@@ -7,6 +7,7 @@ import (
 	"regexp"
 
 	"clustermaster/internal/fnmatch"
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -27,8 +28,8 @@ type Watcher interface {
 func State(watch Watcher) []Function {
 	return []Function{{
 		Name: "state.event",
-		Params: []Param{Opt("tagmatch", "*"), Opt("count", int64(-1)), Opt("quiet", false), Opt("sock_dir", nil), Opt("pretty", false),
-			Opt("node", "master")},
+		Params: []function.Param{function.Opt("tagmatch", "*"), function.Opt("count", int64(-1)), function.Opt("quiet", false), function.Opt("sock_dir", nil), function.Opt("pretty", false),
+			function.Opt("node", "master")},
 		Doc: "Print the events of the whole cluster as they come: tag, a tab, the data as JSON.\n\ntagmatch\n    A glob or a regular expression; only events with such a tag.\n\n" +
 			"count : -1\n    Stop after so many matching events; -1 means never.\n\nquiet : False\n    Print nothing, only wait.\n\npretty : False\n    Print indented JSON with sorted keys.\n\n" +
 			"Example:\n\n    salt-run state.event pretty=True\n    salt-run state.event 'salt/minion/*/start' count=1 quiet=True",
@@ -117,7 +118,7 @@ func globPrefix(expr string) string {
 // Events is the family event. fire sends an event to the bus of the cluster.
 func Events(fire func(tag string, data value.Map)) []Function {
 	return []Function{{
-		Name: "event.send", Params: []Param{Need("tag"), Opt("data", nil)},
+		Name: "event.send", Params: []function.Param{function.Need("tag"), function.Opt("data", nil)},
 		Doc: "Fire an event.\n\ntag\n    As it is to be; nothing is put before it.\n\ndata\n    A map.\n\nExample:\n\n    salt-run event.send my/custom/event '{\"foo\": \"bar\"}'",
 		Run: func(_ context.Context, c *Call) (any, error) {
 			data := value.Map{}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
@@ -32,7 +33,7 @@ func Test() []Function {
 			},
 		},
 		{
-			Name: "test.metasyntactic", Params: []Param{Opt("locality", "us")},
+			Name: "test.metasyntactic", Params: []function.Param{function.Opt("locality", "us")},
 			Doc: "Return common metasyntactic words of a place: us or uk.\n\nExample:\n\n    salt-run test.metasyntactic locality=uk",
 			Run: func(_ context.Context, c *Call) (any, error) {
 				switch c.Text("locality") {
@@ -52,7 +53,7 @@ func Test() []Function {
 			},
 		},
 		{
-			Name: "test.sleep", Params: []Param{Opt("s_time", int64(10))},
+			Name: "test.sleep", Params: []function.Param{function.Opt("s_time", int64(10))},
 			Doc: "Sleep for s_time seconds, then return True.\n\nExample:\n\n    salt-run test.sleep s_time=5",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				d, err := c.Seconds("s_time", 0)

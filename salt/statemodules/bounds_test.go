@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"clustermaster/salt/function"
 	"clustermaster/salt/gather"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
@@ -83,8 +84,8 @@ func TestCancellation(t *testing.T) {
 // refusing are execution functions that always fail.
 type refusing struct{}
 
-func (refusing) Has(string) bool                       { return true }
-func (refusing) Params(string) ([]modules.Param, bool) { return nil, true }
+func (refusing) Has(string) bool                        { return true }
+func (refusing) Params(string) ([]function.Param, bool) { return nil, true }
 func (refusing) Call(context.Context, modules.Minion, string, []any, value.Map) (any, error) {
 	return value.Map{{Key: "error", Value: "no"}}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"clustermaster/salt/function"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/value"
@@ -17,28 +18,28 @@ import (
 // that the function cmd.run_all has.
 func commandStates(d Deps) orchestrate.Table {
 	c := commander{d}
-	waiting := []orchestrate.Param{
+	waiting := []function.Param{
 		need("name"), opt("cwd", nil), opt("root", nil), opt("runas", nil), opt("shell", nil), opt("env", []any{}), opt("stateful", false), opt("output_loglevel", "debug"), opt("hide_output", false),
 		opt("use_vt", false), opt("success_retcodes", nil), opt("success_stdout", nil), opt("success_stderr", nil),
 	}
 	wait := orchestrate.Function{Params: waiting, VarKwargs: true, Run: idle}
-	script := []orchestrate.Param{
+	script := []function.Param{
 		need("name"), opt("source", nil), opt("template", nil), opt("cwd", nil), opt("runas", nil), opt("password", nil), opt("shell", nil), opt("env", nil), opt("stateful", false), opt("timeout", nil),
 		opt("use_vt", false), opt("output_loglevel", "debug"), opt("hide_output", false), opt("defaults", nil), opt("context", nil), opt("success_retcodes", nil), opt("success_stdout", nil), opt("success_stderr", nil),
 	}
 	return orchestrate.Table{
 		"cmd.wait": wait, "cmd.watch": wait,
-		"cmd.wait_script": {Params: []orchestrate.Param{
+		"cmd.wait_script": {Params: []function.Param{
 			need("name"), opt("source", nil), opt("template", nil), opt("cwd", nil), opt("runas", nil), opt("shell", nil), opt("env", nil), opt("stateful", false), opt("use_vt", false),
 			opt("output_loglevel", "debug"), opt("hide_output", false), opt("success_retcodes", nil), opt("success_stdout", nil), opt("success_stderr", nil),
 		}, VarKwargs: true, Run: idle},
-		"cmd.run": {Params: []orchestrate.Param{
+		"cmd.run": {Params: []function.Param{
 			need("name"), opt("cwd", nil), opt("root", nil), opt("runas", nil), opt("password", nil), opt("shell", nil), opt("env", nil), opt("prepend_path", nil), opt("stateful", false),
 			opt("output_loglevel", "debug"), opt("hide_output", false), opt("timeout", nil), opt("ignore_timeout", false), opt("use_vt", false), opt("success_retcodes", nil),
 			opt("success_stdout", nil), opt("success_stderr", nil),
 		}, VarKwargs: true, Run: c.run},
 		"cmd.script":    {Params: script, VarKwargs: true, Run: c.script},
-		"cmd.mod_watch": {Params: []orchestrate.Param{need("name")}, VarKwargs: true, Run: c.watch},
+		"cmd.mod_watch": {Params: []function.Param{need("name")}, VarKwargs: true, Run: c.watch},
 	}
 }
 

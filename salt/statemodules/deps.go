@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"clustermaster/salt/function"
 	"clustermaster/salt/gather"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
@@ -41,7 +42,7 @@ type Runners interface {
 // Modules are the execution functions that work on a master.
 type Modules interface {
 	Has(fun string) bool
-	Params(fun string) (params []modules.Param, rest bool)
+	Params(fun string) (params []function.Param, rest bool)
 	Call(ctx context.Context, who modules.Minion, fun string, args []any, kwargs value.Map) (any, error)
 }
 
@@ -80,11 +81,11 @@ func New(d Deps) orchestrate.Table {
 }
 
 // opt and need shorten the tables.
-func need(name string) orchestrate.Param              { return orchestrate.Need(name) }
-func opt(name string, fallback any) orchestrate.Param { return orchestrate.Opt(name, fallback) }
-func none(names ...string) (params []orchestrate.Param) {
+var need, opt = function.Need, function.Opt
+
+func none(names ...string) (params []function.Param) {
 	for _, n := range names {
-		params = append(params, orchestrate.Opt(n, nil))
+		params = append(params, function.Opt(n, nil))
 	}
 	return params
 }

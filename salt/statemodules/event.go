@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/salt/function"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/value"
 )
@@ -13,12 +14,12 @@ import (
 // eventStates is the module event (salt/states/event.py). Salt's own master fires into a bus that it does not have, so that the states fail; here the
 // event goes to the bus of the cluster.
 func eventStates(d Deps) orchestrate.Table {
-	send := orchestrate.Function{Params: []orchestrate.Param{
+	send := orchestrate.Function{Params: []function.Param{
 		need("name"), opt("data", nil), opt("preload", nil), opt("with_env", false), opt("with_grains", false), opt("with_pillar", false), opt("show_changed", true),
 	}, VarKwargs: true, Run: sender{d.Fire}.send}
 	return orchestrate.Table{
 		"event.send": send, "event.fire_master": send, "event.mod_watch": send,
-		"event.wait": {Params: []orchestrate.Param{need("name"), opt("sfun", nil), opt("data", nil)}, Run: idle},
+		"event.wait": {Params: []function.Param{need("name"), opt("sfun", nil), opt("data", nil)}, Run: idle},
 	}
 }
 

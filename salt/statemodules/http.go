@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermaster/internal/pyregex"
+	"clustermaster/salt/function"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/value"
 )
@@ -16,10 +17,10 @@ import (
 func httpStates(d Deps) orchestrate.Table {
 	h := querier{d.Modules}
 	return orchestrate.Table{
-		"http.query": {Params: []orchestrate.Param{
+		"http.query": {Params: []function.Param{
 			need("name"), opt("match", nil), opt("match_type", "string"), opt("status", nil), opt("status_type", "string"), opt("wait_for", nil),
 		}, VarKwargs: true, Run: h.query},
-		"http.wait_for_successful_query": {Params: []orchestrate.Param{need("name"), opt("wait_for", int64(300))}, VarKwargs: true, Run: h.wait},
+		"http.wait_for_successful_query": {Params: []function.Param{need("name"), opt("wait_for", int64(300))}, VarKwargs: true, Run: h.wait},
 	}
 }
 
@@ -105,7 +106,7 @@ func (h querier) fetch(ctx context.Context, c orchestrate.Call) (value.Map, erro
 func (h querier) wait(ctx context.Context, c orchestrate.Call) (value.Map, error) {
 	one := c
 	one.Args = c.Args.Without("wait_for")
-	for _, p := range []orchestrate.Param{opt("match_type", "string"), opt("status_type", "string")} { // wait_for_successful_query has no such parameters of its own
+	for _, p := range []function.Param{opt("match_type", "string"), opt("status_type", "string")} { // wait_for_successful_query has no such parameters of its own
 		if _, given := one.Args.Get(p.Name); !given {
 			one.Args = one.Args.Set(p.Name, p.Default)
 		}

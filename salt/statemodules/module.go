@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/salt/modules"
+	"clustermaster/salt/function"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/value"
 )
@@ -14,7 +14,7 @@ import (
 // moduleStates is the module module (salt/states/module.py): execution functions as states, those of docs/template-functions.md.
 func moduleStates(d Deps) orchestrate.Table {
 	m := caller{d.Modules}
-	name := []orchestrate.Param{need("name")}
+	name := []function.Param{need("name")}
 	wait := orchestrate.Function{Params: name, VarKwargs: true, Run: idle}
 	run := orchestrate.Function{Params: name, VarKwargs: true, Run: m.run}
 	return orchestrate.Table{"module.wait": wait, "module.watch": wait, "module.run": run, "module.mod_watch": run}
@@ -144,10 +144,10 @@ func (m caller) call(ctx context.Context, c orchestrate.Call, fun string, given 
 	expected := make(map[string]any)
 	kwargs := value.Map{}
 	required := func(name string) bool {
-		return slices.ContainsFunc(params, func(p modules.Param) bool { return p.Name == name && !p.Optional })
+		return slices.ContainsFunc(params, func(p function.Param) bool { return p.Name == name && p.Required })
 	}
 	for _, p := range params {
-		if p.Optional {
+		if !p.Required {
 			kwargs = append(kwargs, value.Pair{Key: p.Name, Value: p.Default})
 		}
 	}
@@ -174,7 +174,7 @@ func (m caller) call(ctx context.Context, c orchestrate.Call, fun string, given 
 	}
 	var missing []string
 	for i, p := range params {
-		if i >= len(args) && !p.Optional {
+		if i >= len(args) && p.Required {
 			missing = append(missing, p.Name)
 		}
 	}
@@ -227,13 +227,13 @@ func (m caller) one(ctx context.Context, c orchestrate.Call) (value.Map, error) 
 			word = a
 		}
 		v, ok := c.Args.Get(word)
-		if !ok && p.Optional && word != p.Name && p.Name != "name" {
+		if !ok && !p.Required && word != p.Name && p.Name != "name" {
 			v, ok = c.Args.Get(p.Name)
 		}
 		switch {
 		case ok:
 			args = append(args, v)
-		case p.Optional:
+		case !p.Required:
 			args = append(args, p.Default)
 		default:
 			missing = append(missing, word)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"clustermaster/salt/function"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/value"
 )
@@ -14,19 +15,19 @@ import (
 func orchestration(d Deps) orchestrate.Table {
 	o := orchestrator{d: d, minions: minions{d}}
 	return orchestrate.Table{
-		"salt.state": {Params: []orchestrate.Param{
+		"salt.state": {Params: []function.Param{
 			need("name"), need("tgt"), opt("ssh", false), opt("tgt_type", "glob"), opt("ret", ""), opt("ret_config", nil), opt("ret_kwargs", nil), opt("highstate", nil), opt("sls", nil), opt("top", nil),
 			opt("saltenv", nil), opt("test", nil), opt("pillar", nil), opt("pillarenv", nil), opt("expect_minions", true), opt("exclude", nil), opt("fail_minions", nil),
 			opt("allow_fail", int64(0)), opt("concurrent", false), opt("timeout", nil), opt("batch", nil), opt("queue", false), opt("subset", nil), opt("orchestration_jid", nil), opt("failhard", nil),
 		}, VarKwargs: true, Run: o.state},
-		"salt.function": {Params: []orchestrate.Param{
+		"salt.function": {Params: []function.Param{
 			need("name"), need("tgt"), opt("ssh", false), opt("tgt_type", "glob"), opt("ret", ""), opt("ret_config", nil), opt("ret_kwargs", nil), opt("expect_minions", false), opt("fail_minions", nil),
 			opt("fail_function", nil), opt("arg", nil), opt("kwarg", nil), opt("timeout", nil), opt("batch", nil), opt("subset", nil), opt("failhard", nil),
 		}, VarKwargs: true, Run: o.function},
-		"salt.runner":           {Params: []orchestrate.Param{need("name")}, VarKwargs: true, Run: o.runner},
-		"salt.wheel":            {Params: []orchestrate.Param{need("name")}, VarKwargs: true, Run: o.wheel},
-		"salt.parallel_runners": {Params: []orchestrate.Param{need("name"), need("runners")}, VarKwargs: true, Run: o.parallelRunners},
-		"salt.wait_for_event": {Params: []orchestrate.Param{
+		"salt.runner":           {Params: []function.Param{need("name")}, VarKwargs: true, Run: o.runner},
+		"salt.wheel":            {Params: []function.Param{need("name")}, VarKwargs: true, Run: o.wheel},
+		"salt.parallel_runners": {Params: []function.Param{need("name"), need("runners")}, VarKwargs: true, Run: o.parallelRunners},
+		"salt.wait_for_event": {Params: []function.Param{
 			need("name"), need("id_list"), opt("event_id", "id"), opt("timeout", int64(300)), opt("node", "master"),
 		}, Run: o.waitForEvent},
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"clustermaster/salt/function"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/value"
 )
@@ -12,7 +13,7 @@ import (
 // checks are the functions of module test that ask for something of the master.
 func checks(d Deps) orchestrate.Table {
 	return orchestrate.Table{"test.check_pillar": {
-		Params: append(append([]orchestrate.Param{need("name")}, none("present", "boolean", "integer", "string", "listing", "dictionary")...), opt("verbose", false)),
+		Params: append(append([]function.Param{need("name")}, none("present", "boolean", "integer", "string", "listing", "dictionary")...), opt("verbose", false)),
 		Run:    pillarCheck{d.Modules}.run,
 	}}
 }

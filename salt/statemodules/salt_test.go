@@ -19,6 +19,7 @@ import (
 
 	"clustermaster/internal/answers"
 	"clustermaster/internal/yaml11"
+	"clustermaster/salt/function"
 	"clustermaster/salt/gather"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
@@ -211,7 +212,7 @@ func call(ctx context.Context, f orchestrate.Function, c orchestrate.Call, given
 		c.Args = append(c.Args, value.Pair{Key: p.Name, Value: v})
 	}
 	for _, p := range given {
-		if !slices.ContainsFunc(f.Params, func(q orchestrate.Param) bool { return q.Name == p.Key }) {
+		if !slices.ContainsFunc(f.Params, func(q function.Param) bool { return q.Name == p.Key }) {
 			c.Args = append(c.Args, p)
 		}
 	}

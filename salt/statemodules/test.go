@@ -6,13 +6,14 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"clustermaster/salt/function"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/value"
 )
 
 // Test is the module test: states that do nothing, but say so in every way.
 func Test() orchestrate.Table {
-	name := []orchestrate.Param{orchestrate.Need("name")}
+	name := []function.Param{function.Need("name")}
 	return orchestrate.Table{
 		"test.nop":                     {Params: name, VarKwargs: true, Run: testNop},
 		"test.succeed_without_changes": {Params: name, VarKwargs: true, Run: testOutcome(true, false, "Success!", "")},
@@ -20,11 +21,11 @@ func Test() orchestrate.Table {
 		"test.succeed_with_changes":    {Params: name, VarKwargs: true, Run: testOutcome(true, true, "Success!", "If we weren't testing, this would be successful with changes")},
 		"test.fail_with_changes":       {Params: name, VarKwargs: true, Run: testOutcome(false, true, "Failure!", "If we weren't testing, this would be failed with changes")},
 		"test.configurable_test_state": {
-			Params: []orchestrate.Param{orchestrate.Need("name"), orchestrate.Opt("changes", true), orchestrate.Opt("result", true), orchestrate.Opt("comment", ""), orchestrate.Opt("warnings", nil), orchestrate.Opt("allow_test_mode_failure", false)},
+			Params: []function.Param{function.Need("name"), function.Opt("changes", true), function.Opt("result", true), function.Opt("comment", ""), function.Opt("warnings", nil), function.Opt("allow_test_mode_failure", false)},
 			Run:    testConfigurable,
 		},
-		"test.show_notification": {Params: []orchestrate.Param{orchestrate.Need("name"), orchestrate.Opt("text", nil)}, VarKwargs: true, Run: testNotification},
-		"test.mod_watch":         {Params: []orchestrate.Param{orchestrate.Need("name"), orchestrate.Opt("sfun", nil)}, VarKwargs: true, Run: testWatch},
+		"test.show_notification": {Params: []function.Param{function.Need("name"), function.Opt("text", nil)}, VarKwargs: true, Run: testNotification},
+		"test.mod_watch":         {Params: []function.Param{function.Need("name"), function.Opt("sfun", nil)}, VarKwargs: true, Run: testWatch},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"clustermaster/internal/origin"
+	"clustermaster/salt/function"
 	"clustermaster/salt/reactor"
 	"clustermaster/salt/runner"
 	"clustermaster/salt/schedule"
@@ -99,13 +100,9 @@ func (f *Functions) ForTemplate(ctx context.Context, fun string, args []any, kwa
 }
 
 // Signature is what a runner function, or with client "wheel" a wheel function, takes.
-func (f *Functions) Signature(client, fun string) (reactor.Signature, bool) {
+func (f *Functions) Signature(client, fun string) (function.Signature, bool) {
 	known, ok := f.of(client == "wheel").Lookup(fun)
-	sig := reactor.Signature{VarKwargs: known.VarKwargs}
-	for _, p := range known.Params {
-		sig.Params = append(sig.Params, reactor.Param{Name: p.Name, Required: p.Required, Default: p.Default})
-	}
-	return sig, ok
+	return known.Signature(), ok
 }
 
 // React runs a function as the user Reactor, and returns when it has ended.
