@@ -88,7 +88,7 @@ func (n *Node) answerJoin(ctx context.Context, from peer.Hello, r *clusterpb.Joi
 	}
 	cluster, founded := n.state.Cluster()
 	switch {
-	case !founded && len(n.pins.known()) == 0 && !n.founding.Load():
+	case !founded && len(n.pins.known()) == 0 && !n.founding():
 		reply := &clusterpb.JoinReply{Kind: clusterpb.JoinReply_NONE, Set: n.cfg.set(), Former: n.former.message()}
 		if !r.GetFound() {
 			return reply, nil
@@ -168,7 +168,7 @@ func (n *Node) awaitFounding(ctx context.Context) {
 	defer limit.Stop()
 	for {
 		moved := n.moved.next()
-		if _, founded := n.state.Cluster(); founded && !n.standsAlone() || !founded && !n.founding.Load() && (len(n.pins.known()) > 0 || !n.mightFound()) {
+		if _, founded := n.state.Cluster(); founded && !n.standsAlone() || !founded && !n.founding() && (len(n.pins.known()) > 0 || !n.mightFound()) {
 			return
 		}
 		select {

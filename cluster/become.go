@@ -63,13 +63,13 @@ func (n *Node) become(ctx context.Context) error {
 			if err := n.correctRecord(ctx); err != nil {
 				trouble.say(n, "own address not published yet, trying again", err)
 			}
-			if n.port != nil && (n.lost() || n.disowned.Load()) && time.Since(asked) > longPause {
+			if n.port != nil && (n.lost() || n.disowned()) && time.Since(asked) > longPause {
 				asked = time.Now()
 				if err := n.join(ctx, n.addresses()); err != nil {
 					trouble.say(n, "no leader heard, and nobody can name one", err)
 				}
 			}
-		case n.founding.Load() && len(n.servers()) > 0:
+		case n.founding() && len(n.servers()) > 0:
 			wait = memberPause // bootstrapped: the leader's duties do the rest
 		case len(n.pins.known()) > 0 && !n.lost():
 			wait = memberPause // admitted, and the leader brings the state
@@ -170,7 +170,7 @@ func (n *Node) bootstrap() error {
 	if err := durable.WriteFile(filepath.Join(n.cfg.DataDir, foundingFile), nil); err != nil {
 		return err
 	}
-	n.founding.Store(true)
+	n.membership.note(func(f *facts) { f.founding = true })
 	if len(n.servers()) > 0 {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (n *Node) raftAddr(m fsm.Member) raft.ServerAddress {
 
 // afterFounding calls OnFounded on the founder until it has succeeded once.
 func (n *Node) afterFounding(ctx context.Context) error {
-	if !n.founding.Load() {
+	if !n.founding() {
 		return nil
 	}
 	if n.cfg.OnFounded != nil {
@@ -203,7 +203,7 @@ func (n *Node) afterFounding(ctx context.Context) error {
 	if err := os.Remove(filepath.Join(n.cfg.DataDir, foundingFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("end founding: %w", err)
 	}
-	n.founding.Store(false)
+	n.membership.note(func(f *facts) { f.founding = false })
 	n.moved.beat()
 	return nil
 }

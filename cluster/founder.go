@@ -92,7 +92,7 @@ func (f *former) sayOthers(log *slog.Logger) {
 
 // sayLeftOut says once, on a master that joined, that the key it came with is not the cluster's.
 func (n *Node) sayLeftOut() {
-	if n.leftOut || n.former.key == nil || n.founding.Load() {
+	if n.leftOut || n.former.key == nil || n.founding() {
 		return
 	}
 	key := n.ClusterKey()
@@ -175,7 +175,7 @@ func (n *Node) promise(from peer.Hello, r *clusterpb.JoinRequest) (bool, error) 
 	}
 	n.promising.Lock()
 	defer n.promising.Unlock()
-	if n.founding.Load() {
+	if n.founding() {
 		return false, nil
 	}
 	n.mu.Lock()

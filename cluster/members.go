@@ -32,6 +32,7 @@ type Member struct {
 	Compared                uint64        // Raft index at which its state was last compared with this master's; 0: never
 	Alarms                  []string      // as of the last contact: what the operator is to look into there
 	Since                   time.Time
+	Phase                   Phase // of another master by what it tells, or by the ring if it is silent
 }
 
 // Self is this master, member or not.
@@ -65,6 +66,7 @@ func (n *Node) view(m fsm.Member, voters map[string]bool, clocks judgement) Memb
 	}
 	if m.Node == n.self.Node {
 		v.Self, v.Reachable, v.LastContact = true, true, time.Now()
+		v.Phase = n.Phase()
 		v.Serving, v.Ready, v.Applied = n.Serving(), n.Ready(), n.machine.applied.Load()
 		v.Sync, v.Level, v.Alarms = n.syncState(), level.Supported(), n.Alarms()
 		return v
@@ -82,6 +84,7 @@ func (n *Node) view(m fsm.Member, voters map[string]bool, clocks judgement) Memb
 		v.Alarms = c.alarms
 		v.Serving, v.Ready = c.serving, c.ready && !m.Draining // what it said may be older than the order
 	}
+	v.Phase = n.phaseOf(m.Node, v.Reachable, v.Serving)
 	return v
 }
 

@@ -70,17 +70,12 @@ type Node struct {
 	started time.Time
 	fatal   chan error    // capacity 1: the first reason to stop
 	serving chan struct{} // closed when this master began to serve
-	joined  chan struct{} // closed when the state says that this master is a member
-	left    atomic.Bool   // a member once, and no more, says the state
-	barred  atomic.Bool   // the same, says a member: the state here will not hear of it
 
-	disowned atomic.Bool // no member answers, and one refuses this master's node key
-	begun    atomic.Bool // to serve, and was not out since
-	served   pulse       // Serving has changed
+	membership membership // from new to removed
+	served     pulse      // Serving has changed
 
 	established atomic.Uint64 // term in which this leader has all earlier commands applied; 0: not the leader
 	verified    atomic.Int64  // when this leader last heard a majority, UnixNano
-	answerable  atomic.Bool   // about to serve or serving: changes of trust wait for this master
 	leaderless  atomic.Int64  // since when no leader is known, UnixNano; 0: one is known
 	rotating    atomic.Bool
 	checked     time.Time              // when the leader last looked for dead voters; its own goroutine's
@@ -91,7 +86,6 @@ type Node struct {
 	anchored    atomic.Pointer[anchor] // nil: this machine's own clock counts
 	clockJudged atomic.Bool            // this master's clock was compared with those of most members, or there are no others
 	stagedSeen  map[string]sighting    // by kind of secret; the leader's goroutine's
-	founding    atomic.Bool            // founded by this master, and OnFounded has not succeeded yet
 
 	moved    pulse                  // members, ring, leader, or who answers: the loops of Run look at once
 	staleKey atomic.Pointer[[]byte] // join key that a member refused last
@@ -144,9 +138,9 @@ func Open(cfg Config, port PeerPort, log *slog.Logger, reg prometheus.Registerer
 	n := &Node{
 		cfg: cfg, port: port, log: log.With("component", "cluster"),
 		state: fsm.New(), feed: newFeed(), pins: cfg.Pins,
-		started: time.Now(),
-		fatal:   make(chan error, 1),
-		serving: make(chan struct{}), joined: make(chan struct{}),
+		started:     time.Now(),
+		fatal:       make(chan error, 1),
+		serving:     make(chan struct{}),
 		contacts:    make(map[string]contact),
 		askers:      make(map[string]bool),
 		retiredSeen: map[string]map[uint64]time.Time{},
@@ -178,7 +172,7 @@ func (n *Node) open(reg prometheus.Registerer) error {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(n.cfg.DataDir, foundingFile)); err == nil {
-		n.founding.Store(true)
+		n.membership.note(func(f *facts) { f.founding = true })
 	}
 	n.machine = newMachine(n.state, n.feed, n.stop)
 	n.pins.open(n.state, n.self)

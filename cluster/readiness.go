@@ -25,22 +25,18 @@ func (n *Node) watch(ctx context.Context) error {
 			n.leaderless.CompareAndSwap(0, now.UnixNano())
 		}
 		_, member := n.state.MemberByNode(n.self.Node)
-		if member {
-			n.left.Store(false)
-			n.noteJoined()
-		} else if isClosed(n.joined) && !n.left.Swap(true) {
+		was := n.joined()
+		n.membership.note(func(f *facts) { f.listed, f.admitted = member, len(n.pins.known()) > 0 })
+		if was && !member {
 			n.noteRemoved("")
 		}
 		n.noteDisowned()
-		if n.out() {
+		phase := n.Phase()
+		if phase == Removed {
 			away, caughtUp = true, false
-			n.begun.Store(false)
 		}
-		begun := n.begun.Load()
-		if !begun && member {
-			n.answerable.Store(true) // before the question below, so that no change slips in between
-		}
-		if !begun && !n.out() && n.mayBegin() {
+		// The state has listed this master by now, so it is asked to confirm changes before it asks the leader.
+		if phase == Syncing && n.mayBegin() {
 			if !caughtUp && leader != "" && now.Sub(asked) > 500*time.Millisecond {
 				asked = now
 				short, cancel := context.WithTimeout(ctx, time.Second)
@@ -52,11 +48,12 @@ func (n *Node) watch(ctx context.Context) error {
 				if err := n.refreshSecrets(); err != nil {
 					return err
 				}
-				n.begun.Store(true)
-				if !isClosed(n.serving) {
-					close(n.serving)
+				if now, _ := n.membership.note(func(f *facts) { f.caughtUp = true }); now == Joined {
+					if !isClosed(n.serving) {
+						close(n.serving)
+					}
+					n.log.Info("serving", "index", n.state.AppliedIndex(), "leader_heard", caughtUp)
 				}
-				n.log.Info("serving", "index", n.state.AppliedIndex(), "leader_heard", caughtUp)
 			}
 		}
 		if s := n.Serving(); s != serving {
@@ -81,7 +78,7 @@ func (n *Node) watch(ctx context.Context) error {
 // mayBegin says whether the state knows this master as a member whose share of the data is its own.
 func (n *Node) mayBegin() bool {
 	_, member := n.state.MemberByNode(n.self.Node)
-	return member && !n.founding.Load() && slices.Contains(n.state.Ring().Members, n.self.Node)
+	return member && !n.founding() && slices.Contains(n.state.Ring().Members, n.self.Node)
 }
 
 // knowsTime says whether this master's clock was compared with those of most members; it asks the leader for that.
@@ -93,14 +90,6 @@ func (n *Node) knowsTime(ctx context.Context, leader string) bool {
 		n.followClocks()
 	}
 	return n.clockJudged.Load()
-}
-
-func (n *Node) noteJoined() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !isClosed(n.joined) {
-		close(n.joined)
-	}
 }
 
 func isClosed(c chan struct{}) bool {
@@ -128,7 +117,7 @@ func (n *Node) LeaderHeard() time.Time {
 // caught up with the leader or looked for one in vain for Config.ServeWithout. Cut off for longer than
 // Config.IsolatedServe, or removed, it serves no more.
 func (n *Node) Serving() bool {
-	if !n.begun.Load() || n.out() {
+	if n.Phase() != Joined {
 		return false
 	}
 	if n.cfg.IsolatedServe <= 0 {
@@ -144,16 +133,17 @@ func (n *Node) Serving() bool {
 // NotServing says in an operator's words why this master does not serve; "" if it does.
 func (n *Node) NotServing() string {
 	_, led := n.Leader()
+	phase, f := n.membership.is()
 	switch {
 	case n.Serving():
 		return ""
-	case n.left.Load() || n.barred.Load():
+	case f.barred || f.joined && !f.listed:
 		return "it was removed from its cluster"
-	case n.disowned.Load():
+	case f.disowned:
 		return "the members of its cluster refuse its node key: it was removed, or its disk is an old copy"
-	case n.begun.Load():
+	case phase == Joined:
 		return "it has not heard its leader for longer than cluster_isolated_serve_seconds"
-	case !isClosed(n.joined):
+	case !f.joined:
 		return "it has not joined its cluster: none of cluster_peers has let it in, and it may not found one alone"
 	case !led:
 		return "it hears no leader of its cluster"

@@ -24,16 +24,12 @@ type removal struct {
 	By string    `json:"by"` // address of the member that said so; "": the replicated state
 }
 
-// out says that this master must not serve: it was removed, or every member that it reaches refuses its node
-// key.
-func (n *Node) out() bool { return n.left.Load() || n.barred.Load() || n.disowned.Load() }
-
 // loadRemoved reads what a member said before the last restart.
 func (n *Node) loadRemoved() error {
 	var r removal
 	ok, err := readJSON(filepath.Join(n.cfg.DataDir, removedFile), &r)
 	if ok {
-		n.barred.Store(true)
+		n.membership.note(func(f *facts) { f.barred = true })
 		n.log.Error(removedText, "peer", n.self.ID, "addr", r.By, "since", r.At)
 	}
 	return err
@@ -45,7 +41,7 @@ const removedText = "this master was removed from the cluster and serves no more
 // noteRemoved keeps that this master was removed, as the member at addr said, or the state itself: what is
 // committed there may not be known as such after a restart.
 func (n *Node) noteRemoved(addr string) {
-	if !n.barred.CompareAndSwap(false, true) {
+	if _, news := n.membership.note(func(f *facts) { f.barred = true }); !news {
 		return
 	}
 	n.moved.beat()
@@ -67,7 +63,7 @@ func (n *Node) forgetRemoved() error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("forget removal: %w", err)
 	}
-	n.barred.Store(false)
+	n.membership.note(func(f *facts) { f.barred = false })
 	return nil
 }
 
@@ -85,7 +81,7 @@ func (n *Node) noteDisowned() {
 	// Who joins may not know the leader yet, or another member. A leader sends five heartbeats in the time
 	// below.
 	if n.raft.State() == raft.Leader || time.Since(heard) < n.cfg.HeartbeatTimeout/2 {
-		n.disowned.Store(false)
+		n.membership.note(func(f *facts) { f.disowned = false })
 		return
 	}
 	refusing := ""
@@ -93,13 +89,16 @@ func (n *Node) noteDisowned() {
 		switch {
 		case m.Node == n.self.Node:
 		case n.port.Alive(m.Node):
-			n.disowned.Store(false)
+			n.membership.note(func(f *facts) { f.disowned = false })
 			return
 		case n.port.DisownedAt(m.Node).After(heard):
 			refusing = m.ID
 		}
 	}
-	if refusing != "" && !n.disowned.Swap(true) {
+	if refusing == "" {
+		return
+	}
+	if _, news := n.membership.note(func(f *facts) { f.disowned = true }); news {
 		n.moved.beat() // become asks why
 		n.log.Warn("the members that this master reaches refuse its node key: it was removed, or its disk is an "+
 			"old copy; it serves no more until a member answers; see salt-run cluster.members there", "peer", refusing)

@@ -88,7 +88,7 @@ func (s *service) WaitApplied(ctx context.Context, r *clusterpb.WaitAppliedReque
 	if _, err := s.caller(ctx); err != nil {
 		return nil, err
 	}
-	if !s.n.answerable.Load() {
+	if !s.n.joined() {
 		return &clusterpb.WaitAppliedReply{}, nil // before it serves it catches up with all that was acknowledged
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)

@@ -37,6 +37,7 @@ type PeerView struct {
 	Addr        string // host:port of the peer port
 	Version     string
 	Level       int    // the highest that it supports; 0: not known
+	Phase       string // new, founding, admitted, syncing, member, removed
 	State       string // joining, syncing, learner, voter, draining, unreachable
 	Voter       bool
 	Reachable   bool
@@ -88,7 +89,8 @@ func Cluster(status ClusterStatus) []Function {
 		{
 			Name: "cluster.members",
 			Doc: "List the masters of this cluster: voters, learners and the leader, and for each peer its address, state, version, level, lag (log entries)\n" +
-				"the seconds since it was last heard, and by how many its clock is ahead. States: joining, syncing, learner, voter, draining, unreachable.\n\nExample:\n\n    salt-run cluster.members",
+				"the seconds since it was last heard, and by how many its clock is ahead. States: joining, syncing, learner, voter, draining, unreachable.\n" +
+				"Phases, from a new master to one that was removed: new, founding, admitted, syncing, member, removed.\n\nExample:\n\n    salt-run cluster.members",
 			Run: func(ctx context.Context, c *Call) (any, error) {
 				v, err := status.View(ctx)
 				if err != nil {
@@ -144,7 +146,7 @@ func membersMap(v ClusterView) value.Map {
 			learners = append(learners, p.ID)
 		}
 		one := value.Map{
-			{Key: "address", Value: p.Addr}, {Key: "state", Value: p.State}, {Key: "version", Value: p.Version},
+			{Key: "address", Value: p.Addr}, {Key: "state", Value: p.State}, {Key: "phase", Value: p.Phase}, {Key: "version", Value: p.Version},
 			{Key: "level", Value: nil}, {Key: "lag", Value: int64(p.Lag)}, {Key: "last_contact", Value: nil},
 			{Key: "clock", Value: nil},
 		}

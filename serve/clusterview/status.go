@@ -49,7 +49,7 @@ func (s Status) View(ctx context.Context) (runner.ClusterView, error) {
 	for _, m := range members {
 		p := runner.PeerView{
 			ID: m.ID, Addr: m.Addr, Version: m.Version, Level: m.Level, ClockAhead: m.ClockAhead, ClockKnown: m.ClockKnown,
-			ClockLimit: s.ClockLimit, State: stateOf(m), Voter: m.Voter, Reachable: m.Reachable, Serving: m.Serving, Ready: m.Ready,
+			ClockLimit: s.ClockLimit, State: stateOf(m), Phase: m.Phase.String(), Voter: m.Voter, Reachable: m.Reachable, Serving: m.Serving, Ready: m.Ready,
 			Lag: head - min(head, m.Applied), LastContact: -1, More: rootsMore(m),
 		}
 		if !m.LastContact.IsZero() {

@@ -63,6 +63,7 @@ type orders struct {
 type peerState struct {
 	Address     string   `json:"address"`
 	State       string   `json:"state"`
+	Phase       string   `json:"phase"`
 	Version     string   `json:"version"`
 	Lag         *int64   `json:"lag"`
 	LastContact *float64 `json:"last_contact"`
@@ -112,7 +113,7 @@ func (o *orders) describes(t *testing.T) {
 			r := report(t, m)
 			for _, p := range o.c.Masters {
 				got := r.Peers[p.ID]
-				if got.State != "voter" || !got.Ready || got.Address != p.Addr+":4520" || got.Version == "" || got.Lag == nil || got.LastContact == nil || *got.LastContact > 5 {
+				if got.State != "voter" || got.Phase != "member" || !got.Ready || got.Address != p.Addr+":4520" || got.Version == "" || got.Lag == nil || got.LastContact == nil || *got.LastContact > 5 {
 					return fmt.Errorf("%s is %+v", p.ID, got)
 				}
 			}
