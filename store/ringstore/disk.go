@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"clustermaster/cluster/level"
+	"clustermaster/store/ringstore/diskfs"
 )
 
 // disk is what this master holds, as records; it knows nothing of owners. Reads may come from any goroutine, writes
@@ -43,7 +44,7 @@ func openDisk(dir string, opts Options, log *slog.Logger, damage damageReport) (
 	files := opts.files()
 	po := &pebble.Options{
 		Cache:                       cache,
-		FS:                          opts.sealed(newPatientFS(files, log)),
+		FS:                          opts.sealed(diskfs.NewPatient(files, log)),
 		Logger:                      pebbleLog{log},
 		MaxOpenFiles:                256,
 		MemTableSize:                uint64(opts.MemTableBytes),
@@ -65,7 +66,7 @@ func openDisk(dir string, opts Options, log *slog.Logger, damage damageReport) (
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		po.Levels[i].BlockSize = 8 << 10
 	}
-	if err := makePrivate(dir); err != nil {
+	if err := diskfs.MakePrivate(dir); err != nil {
 		return nil, err
 	}
 	before := newestOptions(files, dir)
@@ -88,7 +89,7 @@ func (o Options) files() vfs.FS {
 	if o.fs != nil {
 		return o.fs
 	}
-	return privateFS{vfs.Default}
+	return diskfs.Private{FS: vfs.Default}
 }
 
 // sealed puts the seal over a file system, if there is one.
@@ -96,7 +97,7 @@ func (o Options) sealed(files vfs.FS) vfs.FS {
 	if o.Seal == nil {
 		return files
 	}
-	return sealedFS{files, o.Seal}
+	return diskfs.Sealed{FS: files, Key: o.Seal}
 }
 
 // pebbleAt is the newest format of Pebble that all members of a cluster at a level can open.
@@ -341,7 +342,7 @@ func (d *disk) each(spans []span, limit int, keysOnly bool, keep func(Key) bool,
 }
 
 // pebbleLog sends Pebble's messages to slog. Pebble calls Fatalf when it can't promise durability any more (the device
-// refused a write, and not for want of space: see patientFS); there is nothing to go on with then.
+// refused a write, and not for want of space: see diskfs.Patient); there is nothing to go on with then.
 type pebbleLog struct{ log *slog.Logger }
 
 func (l pebbleLog) Infof(format string, args ...any) {

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"clustermaster/internal/seal"
+	"clustermaster/store/ringstore/diskfs"
 )
 
 func sealKey(t *testing.T) *seal.Key {
@@ -33,7 +34,7 @@ func sealKey(t *testing.T) *seal.Key {
 // TestSealedFilesReadAsWritten writes in pieces of any size and reads at any place.
 func TestSealedFilesReadAsWritten(t *testing.T) {
 	t.Parallel()
-	files := sealedFS{vfs.Default, sealKey(t)}
+	files := diskfs.Sealed{FS: vfs.Default, Key: sealKey(t)}
 	path := filepath.Join(t.TempDir(), "f")
 	f, err := files.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {

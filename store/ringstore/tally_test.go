@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"clustermaster/store/ringstore/diskfs"
+
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -75,7 +77,7 @@ func TestStartReadsNoRecords(t *testing.T) {
 	files := &readFS{FS: vfs.NewMem()}
 	dir := "ring"
 	if long {
-		records, files.FS, dir = 5<<30/size, privateFS{vfs.Default}, t.TempDir()
+		records, files.FS, dir = 5<<30/size, diskfs.Private{FS: vfs.Default}, t.TempDir()
 	}
 	opts := Options{fs: files}
 	s, err := Open(dir, newAlone(), opts, nil, nil)

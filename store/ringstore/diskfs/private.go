@@ -1,4 +1,4 @@
-package ringstore
+package diskfs
 
 import (
 	"errors"
@@ -11,22 +11,22 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// privateFS is a file system whose new files are their owner's alone: Pebble asks for 0666, and returns, grains and
+// Private is a file system whose new files are their owner's alone: Pebble asks for 0666, and returns, grains and
 // pillars are nobody else's, also where the folder is copied.
-type privateFS struct{ vfs.FS }
+type Private struct{ vfs.FS }
 
 // Create implements vfs.FS.
-func (p privateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (p Private) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	return private(name)(p.FS.Create(name, category))
 }
 
 // OpenReadWrite implements vfs.FS; it makes the file where there is none.
-func (p privateFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+func (p Private) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	return private(name)(p.FS.OpenReadWrite(name, category, opts...))
 }
 
 // Lock implements vfs.FS; it makes the file where there is none.
-func (p privateFS) Lock(name string) (io.Closer, error) {
+func (p Private) Lock(name string) (io.Closer, error) {
 	c, err := p.FS.Lock(name)
 	if err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func private(name string) func(vfs.File, error) (vfs.File, error) {
 	}
 }
 
-// makePrivate takes the files of a store that was written before privateFS. There may be no store yet.
-func makePrivate(dir string) error {
+// MakePrivate takes the files of a store that was written before Private. There may be no store yet.
+func MakePrivate(dir string) error {
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err

@@ -1,4 +1,4 @@
-package ringstore
+package diskfs
 
 import (
 	"errors"
@@ -10,11 +10,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// patientFS is a file system whose writes wait while the disk is full, and go on when there is space again. Pebble can't
+// Patient is a file system whose writes wait while the disk is full, and go on when there is space again. Pebble can't
 // go on after a write that was refused: it would end the process. What was not written is not acknowledged meanwhile.
 //
 // A sync that fails is not tried again: the kernel may have dropped what it could not write.
-type patientFS struct {
+type Patient struct {
 	vfs.FS
 	wait *waiter
 }
@@ -33,8 +33,9 @@ const (
 	tellFull  = 10 * time.Second       // between lines in the log about it
 )
 
-func newPatientFS(fs vfs.FS, log *slog.Logger) patientFS {
-	return patientFS{fs, &waiter{log: log, retry: retryFull}}
+// NewPatient waits on a file system; log gets a line when it does.
+func NewPatient(fs vfs.FS, log *slog.Logger) Patient {
+	return Patient{fs, &waiter{log: log, retry: retryFull}}
 }
 
 func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
@@ -65,7 +66,7 @@ func (w *waiter) tell(name string, err error) {
 }
 
 // open waits for the file, and makes its writes wait.
-func (p patientFS) open(name string, f func() (vfs.File, error)) (vfs.File, error) {
+func (p Patient) open(name string, f func() (vfs.File, error)) (vfs.File, error) {
 	var file vfs.File
 	err := p.wait.out(name, func() (err error) {
 		file, err = f()
@@ -78,27 +79,27 @@ func (p patientFS) open(name string, f func() (vfs.File, error)) (vfs.File, erro
 }
 
 // Create implements vfs.FS.
-func (p patientFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (p Patient) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	return p.open(name, func() (vfs.File, error) { return p.FS.Create(name, category) })
 }
 
 // OpenReadWrite implements vfs.FS.
-func (p patientFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+func (p Patient) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	return p.open(name, func() (vfs.File, error) { return p.FS.OpenReadWrite(name, category, opts...) })
 }
 
 // ReuseForWrite implements vfs.FS.
-func (p patientFS) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (p Patient) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	return p.open(to, func() (vfs.File, error) { return p.FS.ReuseForWrite(from, to, category) })
 }
 
 // Link implements vfs.FS.
-func (p patientFS) Link(from, to string) error {
+func (p Patient) Link(from, to string) error {
 	return p.wait.out(to, func() error { return p.FS.Link(from, to) })
 }
 
 // Rename implements vfs.FS.
-func (p patientFS) Rename(from, to string) error {
+func (p Patient) Rename(from, to string) error {
 	return p.wait.out(to, func() error { return p.FS.Rename(from, to) })
 }
 

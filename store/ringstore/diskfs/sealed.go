@@ -1,4 +1,4 @@
-package ringstore
+package diskfs
 
 import (
 	"crypto/aes"
@@ -16,21 +16,21 @@ import (
 	"clustermaster/internal/seal"
 )
 
-// sealedFS is a file system whose files are sealed: a random salt of 16 bytes, then the contents under AES-256 in counter
+// Sealed is a file system whose files are sealed: a random salt of 16 bytes, then the contents under AES-256 in counter
 // mode with a key of that salt, so that any place can be read without the ones before it. Counter mode hides; it does not
 // protect against changes: Pebble's checksums find rot, and who can write to the disk of a master owns it.
 //
 // No byte of a file is written twice under one key: files are only appended to, and a file that is used again gets a new salt.
-type sealedFS struct {
+type Sealed struct {
 	vfs.FS
-	key *seal.Key
+	Key *seal.Key
 }
 
 // sealedHead is the size of the salt at the beginning of a file.
 const sealedHead = aes.BlockSize
 
 // Create implements vfs.FS.
-func (s sealedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (s Sealed) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := s.FS.Create(name, category)
 	if err != nil {
 		return nil, err
@@ -43,8 +43,8 @@ func (s sealedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	return &sealedFile{File: f, block: s.block(salt)}, nil
 }
 
-func (s sealedFS) block(salt []byte) cipher.Block {
-	block, err := aes.NewCipher(s.key.Derive("ring store", salt))
+func (s Sealed) block(salt []byte) cipher.Block {
+	block, err := aes.NewCipher(s.Key.Derive("ring store", salt))
 	if err != nil {
 		panic(err) // only for keys of another length
 	}
@@ -52,7 +52,7 @@ func (s sealedFS) block(salt []byte) cipher.Block {
 }
 
 // Open implements vfs.FS. A file without a whole salt was cut off by a crash before it had contents.
-func (s sealedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+func (s Sealed) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := s.FS.Open(name, opts...)
 	if err != nil {
 		return nil, err
@@ -65,12 +65,12 @@ func (s sealedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 }
 
 // OpenReadWrite implements vfs.FS. Pebble needs it for shared caches only.
-func (s sealedFS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, _ ...vfs.OpenOption) (vfs.File, error) {
+func (s Sealed) OpenReadWrite(name string, _ vfs.DiskWriteCategory, _ ...vfs.OpenOption) (vfs.File, error) {
 	return nil, fmt.Errorf("open %s for writing in place: sealed files are only appended to", name)
 }
 
 // ReuseForWrite implements vfs.FS, with a new file in place of the old one.
-func (s sealedFS) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (s Sealed) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := s.FS.Remove(old); err != nil {
 		return nil, err
 	}
@@ -78,10 +78,10 @@ func (s sealedFS) ReuseForWrite(old, name string, category vfs.DiskWriteCategory
 }
 
 // Stat implements vfs.FS.
-func (s sealedFS) Stat(name string) (vfs.FileInfo, error) { return withoutHead(s.FS.Stat(name)) }
+func (s Sealed) Stat(name string) (vfs.FileInfo, error) { return withoutHead(s.FS.Stat(name)) }
 
 // Unwrap implements vfs.FS.
-func (s sealedFS) Unwrap() vfs.FS { return s.FS }
+func (s Sealed) Unwrap() vfs.FS { return s.FS }
 
 type sealedFile struct {
 	vfs.File
