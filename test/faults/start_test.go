@@ -18,7 +18,7 @@ import (
 	"clustermaster/store/miniondata"
 	"clustermaster/store/ringstore"
 	"clustermaster/test/e2e"
-	"clustermaster/wire"
+	"clustermaster/value"
 )
 
 // lone is the only master of a cluster, to its ring store.
@@ -60,19 +60,19 @@ func (h heap) fill(t *testing.T, m *e2e.Master, self string, epoch int64, replic
 	for w := range writers {
 		wg.Go(func() {
 			random := rand.NewChaCha8([32]byte{byte(w)})
-			value := make([]byte, h.size)
+			val := make([]byte, h.size)
 			for i := w; i < h.jobs; i += writers {
 				jid := now.Add(-20*time.Hour + time.Duration(i)*3*time.Second).Format("20060102150405.000000")
 				jid = strings.Replace(jid, ".", "", 1)
-				load := wire.Map{{Key: "jid", Value: jid}, {Key: "fun", Value: "state.apply"}, {Key: "tgt", Value: "*"}, {Key: "tgt_type", Value: "glob"},
+				load := value.Map{{Key: "jid", Value: jid}, {Key: "fun", Value: "state.apply"}, {Key: "tgt", Value: "*"}, {Key: "tgt_type", Value: "glob"},
 					{Key: "arg", Value: []any{"web", "test=True"}}, {Key: "user", Value: "root"}}
 				if err := jobs.SaveLoad(t.Context(), jid, load, []string{webID(0), webID(1)}); err != nil {
 					t.Error(err)
 					return
 				}
 				for r := range h.returns {
-					random.Read(value)
-					packed, err := wire.Pack(value)
+					random.Read(val)
+					packed, err := value.Pack(val)
 					if err == nil {
 						_, err = jobs.SaveReturn(t.Context(), jid, webID(r), jobcache.Return{Return: packed}, nil)
 					}
@@ -83,8 +83,8 @@ func (h heap) fill(t *testing.T, m *e2e.Master, self string, epoch int64, replic
 				}
 			}
 			for i := w; i < h.minions; i += writers {
-				grains := wire.Map{{Key: "id", Value: webID(i)}, {Key: "os", Value: []string{"Debian", "Rocky"}[i%2]}, {Key: "notes", Value: strings.Repeat("x", 3000)}}
-				packed, err := wire.Pack(grains)
+				grains := value.Map{{Key: "id", Value: webID(i)}, {Key: "os", Value: []string{"Debian", "Rocky"}[i%2]}, {Key: "notes", Value: strings.Repeat("x", 3000)}}
+				packed, err := value.Pack(grains)
 				if err == nil {
 					err = data.SetGrains(t.Context(), webID(i), packed)
 				}
