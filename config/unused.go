@@ -113,7 +113,7 @@ var servedElsewhere = func() map[string]bool {
 		"salt_cp_chunk_size", "state_compress_ids", "state_output_diff", "state_output_pct", "state_output_profile", "state_tabular",
 		"gpg_decrypt_must_succeed", "no_parse",
 		// Of Salt's loader, which reads them itself.
-		"cython_enable", "enable_zip_modules", "extension_modules", "module_dirs", "optimization_order", "render_dirs", "utils_dirs",
+		"cython_enable", "enable_zip_modules", "extension_modules", "extmod_blacklist", "extmod_whitelist", "module_dirs", "optimization_order", "render_dirs", "utils_dirs",
 		// Refused by checkMissing where they would be missed.
 		"cache", "discovery", "eauth_tokens", "eauth_tokens.cache_driver", "enable_ssh_minions", "engines", "event_return", "ext_job_cache",
 		"fips_mode", "gitfs_remotes", "master_job_cache", "pillar.cache_driver", "runner_dirs", "ssl",

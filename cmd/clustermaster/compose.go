@@ -91,6 +91,7 @@ type rooms struct {
 	modules     *modules.Modules
 	hosted      *hosted.Functions // modules, and those of Salt's loader
 	python      *pythonhost.Host
+	pythonAdmin pythonAdmin
 	pillar      *pillar.Compiler
 	files       *fileserver.Server // file_roots
 	render      *render.Renderer

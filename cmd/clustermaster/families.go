@@ -91,6 +91,7 @@ func (r *rooms) openFunctions() error {
 		runner.OnMaster(r.onMaster()),
 		runner.Matching(r.orders),
 		runner.ReactorFamily(reactor.Admin{Reactor: r.reactor, Agreed: r.reactions}),
+		runner.Python(r.pythonAdmin),
 		runner.Test(),
 		nextlevel.Functions(r.node, r.port),
 	)

@@ -14,6 +14,7 @@ import (
 	"clustermaster/salt/hosted"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pythonhost"
+	"clustermaster/salt/runner"
 	"clustermaster/value"
 )
 
@@ -29,9 +30,11 @@ func (r *rooms) openPython() {
 	site := func(kind, own string) *pythonhost.Site {
 		return pythonhost.NewSite(values.String("extension_modules"), texts(values, "module_dirs"), texts(values, own), kind)
 	}
+	own := site("modules", "module_dirs")
+	r.pythonAdmin = pythonAdmin{host: r.python, find: find, modules: own}
 	r.hosted = hosted.New(hosted.Deps{
 		Native: r.modules, Host: r.python, Available: func() error { _, err := find(); return err },
-		Modules: site("modules", "module_dirs"), Pillars: site("pillar", "pillar_dirs"), Renderers: site("renderers", "render_dirs"), Log: r.log,
+		Modules: own, Pillars: site("pillar", "pillar_dirs"), Renderers: site("renderers", "render_dirs"), Log: r.log,
 	})
 }
 
@@ -70,7 +73,8 @@ func pythonFinder(o *config.Options) func() (string, error) {
 
 // ofSalt are the options that Salt is told as this master has them; the others it reads from the configuration itself.
 var ofSalt = []string{
-	"cachedir", "cython_enable", "enable_zip_modules", "extension_modules", "file_roots", "id", "module_dirs", "optimization_order",
+	"cachedir", "cython_enable", "enable_zip_modules", "extension_modules", "extmod_blacklist", "extmod_whitelist", "file_roots",
+	"id", "module_dirs", "optimization_order",
 	"pillar_roots", "pki_dir", "render_dirs", "root_dir", "sock_dir", "user", "utils_dirs",
 }
 
@@ -108,4 +112,36 @@ func (r *rooms) answerPython(ctx context.Context, q pythonhost.Question) (any, e
 		return v, err
 	}
 	return nil, fmt.Errorf("this master does not answer questions about %s", q.What)
+}
+
+// pythonAdmin shows the Python host to operators, and runs Salt's own runners that need no minions.
+type pythonAdmin struct {
+	host    *pythonhost.Host
+	find    func() (string, error)
+	modules *pythonhost.Site
+}
+
+// Status implements runner.PythonHost.
+func (p pythonAdmin) Status() runner.PythonStatus {
+	s := p.host.Status()
+	out := runner.PythonStatus{Python: s.Python, Salt: s.Salt, PID: s.PID, Children: s.Started, Modules: p.modules.Names()}
+	var err error
+	if out.Interpreter, err = p.find(); err != nil {
+		out.Problem = err.Error()
+	}
+	for _, c := range s.Calls {
+		out.Calls = append(out.Calls, runner.PythonCall(c))
+	}
+	return out
+}
+
+// Runner implements runner.PythonHost.
+func (p pythonAdmin) Runner(ctx context.Context, fun string, args []any, kwargs value.Map) (any, error) {
+	if _, err := p.find(); err != nil {
+		return nil, fmt.Errorf("%s needs Salt: %w", fun, err)
+	}
+	session := p.host.Session(pythonhost.Minion{})
+	defer session.Close()
+	defer p.modules.Forget()
+	return session.Call(ctx, pythonhost.Call{Kind: pythonhost.Runner, Fun: fun, Args: args, Kwargs: kwargs})
 }

@@ -92,6 +92,7 @@ const (
 	Pillar Kind = "pillar" // ext_pillars
 	// Renderer takes one argument, what is rendered, and the keywords argline, saltenv, sls and path.
 	Renderer Kind = "render"
+	Runner   Kind = "runner"
 	has      Kind = "has"
 )
 

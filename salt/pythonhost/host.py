@@ -373,7 +373,7 @@ class Bound:
         self.functions = loader.minion_mods(
             self.opts, context=self.context, utils=self.utils, loaded_base_name=self.base, **kept
         )
-        self._pillars = self._renderers = None
+        self._pillars = self._renderers = self._runners = None
         if child:
             child.stubs(self.functions, "module")
 
@@ -413,6 +413,14 @@ class Bound:
             self._renderers = self.loader.render(opts, self.functions, loaded_base_name=self.base, **kept)
         return self._renderers
 
+    @property
+    def runners(self):
+        if self._runners is None:
+            self._runners = self.loader.runner(
+                self.opts, utils=self.utils, context=self.context, loaded_base_name=self.base
+            )
+        return self._runners
+
     def find(self, kind, name):
         """A function and the file that it comes from. A name that none has is a Problem."""
         if kind == "module":
@@ -422,6 +430,8 @@ class Bound:
             return self._of(lazy, name + ".ext_pillar", name)
         if kind == "render":
             return self._of(self.renderers._dict, name + ".render", name)
+        if kind == "runner":
+            return self._of(self.runners, name)
         raise Problem("refused", f"the host has no functions of kind {kind}")
 
     def _of(self, lazy, full, shown=None):
