@@ -21,6 +21,7 @@ type room struct {
 var rooms = map[string]room{
 	"cmd/clustermaster":         {[]string{"*"}, "the composition root joins everything; nothing imports it"},
 	"tools/setup":               {[]string{"lb"}, "first configurations are texts; config reads them"},
+	"tools/migrate":             {[]string{"config", "keystore", "salt/cli", "wire"}, "a box is read and its master exchanged; the master itself takes keys and caches in"},
 	"tools/doctor":              {[]string{"config", "salt/cli", "serve/checkup"}, "the checks are a master's own; the command asks for them"},
 	"serve/checkup":             {[]string{"cluster", "config", "serve/event", "value"}, "a machine is looked at, and reports are exchanged as events"},
 	"tools/status":              {[]string{"salt/cli"}, "pages about a cluster are made of what salt-run prints"},

@@ -32,6 +32,9 @@ func (o *Options) paths(h host) {
 	if len(o.SockDir) > len(o.CacheDir)+10 {
 		o.SockDir = filepath.Join(o.CacheDir, ".salt-unix")
 	}
+	if o.MasterPubkeySignature == "" {
+		o.MasterPubkeySignature = "master_pubkey_signature" // Salt's name for it
+	}
 	o.TokenDir = filepath.Join(o.CacheDir, "tokens")
 	o.SyndicDir = filepath.Join(o.CacheDir, "syndics")
 	if o.ID == "" {

@@ -204,6 +204,19 @@ func scanIndex(index io.Reader, l MmapLayout, heap func(segment uint16) (io.Read
 	}
 }
 
+// WriteMmap writes all keys of the store into dir as the mmap_key driver has them with its default layout.
+func (s *Store) WriteMmap(dir string) error {
+	var keys []Key
+	for state, ids := range s.List() {
+		for _, id := range ids {
+			if text, ok := s.Text(id, state); ok {
+				keys = append(keys, Key{ID: id, State: state, Pub: text})
+			}
+		}
+	}
+	return WriteMmap(dir, MmapLayout{}, keys)
+}
+
 // WriteMmap writes keys as the mmap_key driver has them, in place of what is there. Of several denied keys of an id the
 // first counts, as in Salt. No Salt master may be running on the directory: three files per bank are replaced one after
 // the other.

@@ -73,3 +73,27 @@ func ConfigDir(dir string) string {
 	}
 	return "/etc/salt"
 }
+
+// KeyLists reads the ids of keys by state (minions, minions_pre, ...) from the running master. The error is ErrDown when none runs.
+func KeyLists(ctx context.Context, getenv func(string) string, dir string, to *map[string][]string) error {
+	var stdout, stderr strings.Builder
+	down := false
+	env := Env{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Getenv: getenv}
+	env.Dial = func(ctx context.Context, sockDir string) (Daemon, error) {
+		d, err := Env{}.dial(ctx, &config.Options{SockDir: sockDir})
+		down = down || err != nil
+		return d, err
+	}
+	words := []string{"-L", "--out=json"}
+	if dir != "" {
+		words = append(words, "-c", dir)
+	}
+	code := SaltKey(ctx, words, env)
+	if down {
+		return ErrDown
+	}
+	if code != ExitOK {
+		return fmt.Errorf("salt-key -L: %s", strings.TrimSpace(stderr.String()))
+	}
+	return json.Unmarshal([]byte(stdout.String()), to)
+}

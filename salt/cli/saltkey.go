@@ -69,6 +69,13 @@ func saltKeyParser() *parser {
 		option{names: "--gen-keys-dir", dest: "gen_keys_dir", kind: textValue, help: "Folder for it. Default: '.'."},
 		option{names: "--keysize", dest: "keysize", kind: intValue, help: "Size of it in bits, at least 2048. Default: 2048."},
 	)
+	p.add(groupGen,
+		option{names: "--gen-signature", dest: "gen_signature", help: "Sign the master's public key, for minions that check it (master_use_pubkey_signature)."},
+		option{names: "--auto-create", dest: "auto_create", help: "With --gen-signature: make the signing key if there is none."},
+		option{names: "--priv", dest: "priv", kind: textValue, help: "With --gen-signature: file of the signing key. Default: master_sign.pem in pki_dir."},
+		option{names: "--pub", dest: "pub", kind: textValue, help: "With --gen-signature: file of the key to sign. Default: the one that minions know the master by."},
+		option{names: "--signature-path", dest: "signature_path", kind: textValue, help: "With --gen-signature: folder for the signature. Default: pki_dir."},
+	)
 	p.addLogging("--log-level")
 	return p
 }
@@ -104,6 +111,9 @@ func SaltKey(ctx context.Context, args []string, env Env) int {
 	action := keyAction(v)
 	if action == "gen_keys" {
 		return env.generate(v)
+	}
+	if v.on("gen_signature") {
+		return env.signature(ctx, v)
 	}
 	opts, code, ok := env.configuration(v)
 	if !ok {

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"clustermaster/config"
+	"clustermaster/wire"
+)
+
+// maxPEM bounds the key files that are read.
+const maxPEM = 64 << 10
+
+// signature is salt-key --gen-signature: it signs the public key that minions know the master by, for master_use_pubkey_signature.
+func (e Env) signature(ctx context.Context, v values) int {
+	opts, code, ok := e.configuration(v)
+	if !ok {
+		return code
+	}
+	path, err := e.sign(ctx, v, opts)
+	if err != nil {
+		e.errorf("ERROR: %s; no signature was written", err)
+		return ExitFailed
+	}
+	e.println("Signature written to " + path)
+	return ExitOK
+}
+
+// sign writes the signature and returns its path.
+func (e Env) sign(ctx context.Context, v values, o *config.Options) (string, error) {
+	path := o.MasterPubkeySignature
+	if dir := v.text("signature_path"); dir != "" {
+		path = filepath.Join(dir, filepath.Base(path))
+	} else if !filepath.IsAbs(path) {
+		path = filepath.Join(o.PkiDir, path)
+	}
+	if _, err := os.Stat(path); err == nil {
+		return "", fmt.Errorf("%s exists already; move it away first", path)
+	}
+	text, err := e.signedKey(ctx, v, o)
+	if err != nil {
+		return "", err
+	}
+	pub, err := wire.ParsePublicKey(text)
+	if err != nil {
+		return "", fmt.Errorf("read the public key: %w", err)
+	}
+	key, err := signingKey(v, o)
+	if err != nil {
+		return "", err
+	}
+	sig, err := key.Sign(o.PublishSigningAlgorithm, []byte(wire.CleanKey(pub.Text())))
+	if err != nil {
+		return "", fmt.Errorf("sign: %w", err)
+	}
+	return path, writeNew(path, []byte(base64.StdEncoding.EncodeToString(sig)+"\n"))
+}
+
+// signedKey is the text of the public key: that of --pub, the running master's, or the file that a stopped one has.
+func (e Env) signedKey(ctx context.Context, v values, o *config.Options) (string, error) {
+	if path := v.text("pub"); path != "" {
+		b, err := readPEM(path)
+		return string(b), err
+	}
+	name := "master.pub"
+	if o.ClusterID != "" {
+		name = "cluster.pub"
+	}
+	if d, err := e.dial(ctx, o); err == nil {
+		defer d.Close()
+		lists, err := d.Lists(ctx, false)
+		if err != nil {
+			return "", err
+		}
+		if text := lists.Local[name]; text != "" {
+			return text, nil
+		}
+	}
+	b, err := readPEM(filepath.Join(o.KeysDir(), name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", errors.New("the master does not run and has left no public key; start it, or name the key with --pub")
+	}
+	return string(b), err
+}
+
+// signingKey is that of --priv, or the pair of master_sign_key_name, which --auto-create makes.
+func signingKey(v values, o *config.Options) (*wire.PrivateKey, error) {
+	base := filepath.Join(o.PkiDir, o.MasterSignKeyName)
+	path := v.text("priv")
+	if path == "" {
+		path = base + ".pem"
+	}
+	b, err := readPEM(path)
+	switch {
+	case err == nil:
+		key, err := wire.ParsePrivateKey(b, o.SigningKeyPass.Reveal())
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		return key, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case v.text("priv") != "":
+		return nil, fmt.Errorf("private key %s does not exist", path)
+	case !v.on("auto_create"):
+		return nil, fmt.Errorf("there is no signing key %s; --auto-create makes one", path)
+	}
+	size := o.KeySize
+	if v.given("keysize") {
+		size = v.integer("keysize", size)
+	}
+	if _, err := writePair(base, size, o.HashType); err != nil {
+		return nil, err
+	}
+	if b, err = readPEM(base + ".pem"); err != nil {
+		return nil, err
+	}
+	return wire.ParsePrivateKey(b, "")
+}
+
+// readPEM reads a regular file of bounded size.
+func readPEM(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxPEM {
+		return nil, fmt.Errorf("read key: %s is no key file", path)
+	}
+	return os.ReadFile(path)
+}

@@ -1,0 +1,45 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+)
+
+// PKI is the family pki. write puts all keys into the files of the mmap_key driver in the key folder, in place of what is there.
+func PKI(keys Keys, write func(ctx context.Context) error) []Function {
+	status := func(ctx context.Context, head string, c *Call) (any, error) {
+		lists, note, err := keys.KeyLists(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list keys: %w", err)
+		}
+		if note != "" {
+			c.Warn(note)
+		}
+		n := func(state string) int { return len(lists[state]) }
+		total := n(StateAccepted) + n(StatePending) + n(StateRejected) + n(StateDenied)
+		return fmt.Sprintf("%s\n  Accepted: %s\n  Pending:  %s\n  Rejected: %s\n  Denied:   %s\n  Total:    %s", head, thousands(n(StateAccepted)),
+			thousands(n(StatePending)), thousands(n(StateRejected)), thousands(n(StateDenied)), thousands(total)), nil
+	}
+	const dry = "PKI migration dry-run (no changes written):"
+	return []Function{
+		{
+			Name: "pki.status", Doc: "Count the minion keys by state.\n\nExample:\n\n    salt-run pki.status",
+			Run: func(ctx context.Context, c *Call) (any, error) { return status(ctx, dry, c) },
+		},
+		{
+			Name: "pki.migrate_to_mmap", Params: []Param{Opt("dry_run", false)},
+			Doc: "Write all minion keys as files of the mmap_key driver into the key folder, in place of those that are there: for a return to a Salt master\n" +
+				"that is to read them so. The keys of the cluster stay as they are, and later changes are not written there.\n\n" +
+				"dry_run\n    Count only.\n\nExample:\n\n    salt-run pki.migrate_to_mmap dry_run=True\n    salt-run pki.migrate_to_mmap",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				if c.True("dry_run") {
+					return status(ctx, dry, c)
+				}
+				if err := write(ctx); err != nil {
+					return nil, err
+				}
+				return status(ctx, "PKI keys migrated to mmap_key backend successfully.", c)
+			},
+		},
+	}
+}

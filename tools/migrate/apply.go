@@ -1,0 +1,466 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"clustermaster/config"
+	"clustermaster/keystore"
+	"clustermaster/salt/cli"
+)
+
+// added is the file of master.d that apply writes and rollback removes.
+const added = "clustermaster.conf"
+
+// migration is one run of apply or rollback.
+type migration struct {
+	flags
+	functions []string
+	out       io.Writer
+}
+
+// say tells of a step that is done.
+func (m *migration) say(format string, args ...any) { fmt.Fprintf(m.out, format+"\n", args...) }
+
+// apply replaces Salt's master. Until Salt's master is stopped nothing but files of this package's own was written; from then on
+// a failure puts everything back.
+func (m *migration) apply(ctx context.Context) error {
+	p, err := look(ctx, m.dir, m.salt, m.others, m.functions, os.Getenv)
+	if err != nil {
+		return err
+	}
+	o := p.options
+	before, err := readJournal(stateDir(o.CacheDir))
+	if err != nil {
+		return err
+	}
+	if before != nil && before.State == applied {
+		return fmt.Errorf("it is applied already, since %s; clustermaster migrate rollback undoes it", before.Began.Format(time.RFC3339))
+	}
+	if before != nil {
+		return fmt.Errorf("a migration that began %s was cut short; clustermaster migrate rollback ends it", before.Began.Format(time.RFC3339))
+	}
+	if list := p.blockers(); len(list) > 0 {
+		return fmt.Errorf("nothing was changed; change first:\n  %s", strings.Join(list, "\n  "))
+	}
+	text, err := m.newOptions(p)
+	if err != nil {
+		return err
+	}
+	wanted, err := keysIn(o.KeysDir())
+	if err != nil {
+		return err
+	}
+	j := &journal{
+		Began: time.Now().UTC(), State: applying, Conf: filepath.Dir(o.ConfFile), Pki: o.KeysDir(), Sock: o.SockDir, Key: p.MasterKey,
+		Added: filepath.Join(filepath.Dir(o.ConfFile), "master.d", added), dir: stateDir(o.CacheDir),
+	}
+	if err := m.keep(j, o); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	m.say("kept     configuration and keys of before in %s", filepath.Join(j.dir, "before"))
+	if err := m.replace(ctx, j, o, text, wanted); err != nil {
+		m.say("failed   %v", err)
+		if undo := m.putBack(context.WithoutCancel(ctx), j, o); undo != nil {
+			return fmt.Errorf("%w; Salt's master could not be put back: %w; what was there is in %s; clustermaster migrate rollback tries again", err, undo, j.dir)
+		}
+		return fmt.Errorf("%w; Salt's master was put back", err)
+	}
+	return nil
+}
+
+// newOptions is the text of the file in master.d.
+func (m *migration) newOptions(p *Plan) (string, error) {
+	text := "# Written by clustermaster migrate apply; migrate rollback removes it.\n"
+	for _, api := range []string{"rest_cherrypy", "rest_tornado"} {
+		if p.options.Extra[api] != nil && p.options.Extra["enable_clear_commands"] == nil {
+			text += "# salt-api orders on the request port.\nenable_clear_commands: True\n"
+			break
+		}
+	}
+	if m.extra != "" {
+		b, err := os.ReadFile(m.extra)
+		if err != nil {
+			return "", fmt.Errorf("nothing was changed: --options: %w", err)
+		}
+		text += string(b)
+	}
+	return text, nil
+}
+
+// keep writes the journal and copies what apply or this master may change.
+func (m *migration) keep(j *journal, o *config.Options) error {
+	kept := filepath.Join(j.dir, "before")
+	if err := os.MkdirAll(kept, 0o700); err != nil {
+		return err
+	}
+	if err := copyTree(j.Conf, filepath.Join(kept, "conf")); err != nil {
+		return fmt.Errorf("copy the configuration: %w", err)
+	}
+	for name, dir := range map[string]string{"pki": o.PkiDir, "cluster_pki": o.ClusterPkiDir} {
+		if dir == "" || dir == o.PkiDir && name != "pki" {
+			continue
+		}
+		if err := copyTree(dir, filepath.Join(kept, name)); err != nil {
+			return fmt.Errorf("copy keys: %w", err)
+		}
+	}
+	return j.save()
+}
+
+// replace does the steps that change the box.
+func (m *migration) replace(ctx context.Context, j *journal, o *config.Options, text string, wanted map[string]string) error {
+	if err := os.MkdirAll(filepath.Dir(j.Added), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(j.Added, []byte(text), 0o640); err != nil {
+		return err
+	}
+	if _, _, err := config.Load(m.dir, os.Getenv); err != nil {
+		return fmt.Errorf("the configuration with %s is refused: %w", j.Added, err)
+	}
+	m.say("wrote    %s", j.Added)
+	j.Stopped = true
+	if err := j.save(); err != nil {
+		return err
+	}
+	if err := m.halt(ctx, o); err != nil {
+		return fmt.Errorf("stop Salt's master: %w", err)
+	}
+	removeMarks(o.SockDir)
+	m.say("stopped  Salt's master")
+	if err := m.shell(ctx, m.start); err != nil {
+		return fmt.Errorf("start this master: %w", err)
+	}
+	if err := m.ready(ctx); err != nil {
+		return err
+	}
+	m.say("started  this master; it serves")
+	if err := m.sameKeys(ctx, wanted); err != nil {
+		return err
+	}
+	m.say("compared %d keys: all are in the state that they had", len(wanted))
+	var cached string
+	if _, err := cli.Query(ctx, os.Getenv, m.dir, &cached, "cache.migrate"); err != nil {
+		return fmt.Errorf("take over caches: %w", err)
+	}
+	var jobs struct{ Jobs, Returns, Failed int }
+	if _, err := cli.Query(ctx, os.Getenv, m.dir, &jobs, "cluster.adopt_jobs"); err != nil {
+		return fmt.Errorf("take over jobs: %w", err)
+	}
+	m.say("took in  %d jobs with %d returns (%d files could not be read), and caches:\n%s", jobs.Jobs, jobs.Returns, jobs.Failed, indent(cached))
+	j.State = applied
+	if err := j.save(); err != nil {
+		return err
+	}
+	m.say("done     clustermaster doctor looks the box over; clustermaster migrate rollback leads back")
+	return nil
+}
+
+func indent(text string) string {
+	return "           " + strings.ReplaceAll(text, "\n", "\n           ")
+}
+
+// shell runs a command of the operator's.
+func (m *migration) shell(ctx context.Context, command string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(m.wait*float64(time.Second)))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = nil, nil, nil
+	said, err := os.CreateTemp("", "clustermaster-migrate")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(said.Name())
+	defer said.Close()
+	cmd.Stdout, cmd.Stderr = said, said // a file: a daemon that is started may keep it open
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		b, _ := os.ReadFile(said.Name())
+		return fmt.Errorf("%s: %w: %s", command, err, strings.TrimSpace(string(b)))
+	}
+	return nil
+}
+
+// until calls check until it gives nil, or the time of --wait is over.
+func (m *migration) until(ctx context.Context, check func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(m.wait*float64(time.Second)))
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("after %v s: %w", m.wait, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// halt stops the master that runs, and waits until its process is gone: it removes its pidfile last.
+func (m *migration) halt(ctx context.Context, o *config.Options) error {
+	pid := process(o.PidFile)
+	if err := m.shell(ctx, m.stop); err != nil {
+		return err
+	}
+	if err := m.freed(ctx, o); err != nil {
+		return err
+	}
+	return m.until(ctx, func() error {
+		if pid > 0 && syscall.Kill(pid, 0) == nil {
+			return fmt.Errorf("process %d still runs", pid)
+		}
+		return nil
+	})
+}
+
+// freed waits until the minion ports are free.
+func (m *migration) freed(ctx context.Context, o *config.Options) error {
+	return m.until(ctx, func() error {
+		for _, port := range []int{o.PublishPort, o.RetPort} {
+			ln, err := new(net.ListenConfig).Listen(ctx, "tcp", o.ListenAddr(port))
+			if errors.Is(err, syscall.EADDRINUSE) {
+				return fmt.Errorf("the master that was stopped (--stop) still has %s", o.ListenAddr(port))
+			}
+			if err != nil {
+				return err
+			}
+			ln.Close()
+		}
+		return nil
+	})
+}
+
+// ready waits until this master serves.
+func (m *migration) ready(ctx context.Context) error {
+	err := m.until(ctx, func() error {
+		o, _, err := config.Load(m.dir, os.Getenv)
+		if err != nil {
+			return err
+		}
+		var members struct{}
+		if _, err := cli.Query(ctx, os.Getenv, m.dir, &members, "cluster.members"); err != nil {
+			return err
+		}
+		conn, err := net.DialTimeout("tcp", o.ListenAddr(o.RetPort), time.Second)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("the new master does not serve: %w", err)
+	}
+	return nil
+}
+
+// keysIn maps ids to states, of a folder.
+func keysIn(dir string) (map[string]string, error) {
+	list, err := keystore.ReadDir(dir)
+	out := make(map[string]string)
+	for _, k := range list {
+		if k.State != keystore.Denied {
+			out[k.ID] = k.State.String()
+		}
+	}
+	return out, err
+}
+
+// live maps ids to the states that the running master has.
+func (m *migration) live(ctx context.Context) (map[string]string, error) {
+	var lists map[string][]string
+	if err := cli.KeyLists(ctx, os.Getenv, m.dir, &lists); err != nil {
+		return nil, err
+	}
+	out := make(map[string]string)
+	for state, ids := range lists {
+		for _, id := range ids {
+			if state != keystore.Denied.String() && state != "local" {
+				out[id] = state
+			}
+		}
+	}
+	return out, nil
+}
+
+// sameKeys waits until the running master knows the keys that were there before.
+func (m *migration) sameKeys(ctx context.Context, wanted map[string]string) error {
+	return m.until(ctx, func() error {
+		got, err := m.live(ctx)
+		if err != nil {
+			return err
+		}
+		for id, state := range wanted {
+			if got[id] != state && (state != keystore.Pending.String() || got[id] == "") {
+				return fmt.Errorf("the key of %s was in %s, and is in %q now", id, state, got[id])
+			}
+		}
+		return nil
+	})
+}
+
+// marks are files in sock_dir that say to Salt's clients that a master runs; Salt's master stops at a plain one.
+var marks = []string{"publish_pull.ipc", "workers.ipc", "master_event_pub.ipc", "master_event_pull.ipc"}
+
+func removeMarks(sock string) {
+	for _, name := range marks {
+		_ = os.Remove(filepath.Join(sock, name)) // one that is not there is well
+	}
+}
+
+// putBack gives the box back to Salt's master as it was before apply.
+func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) error {
+	if err := os.Remove(j.Added); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if !j.Stopped {
+		return m.forget(j)
+	}
+	if process(o.PidFile) > 0 {
+		if err := m.halt(ctx, o); err != nil {
+			return err
+		}
+	}
+	removeMarks(o.SockDir)
+	if err := copyTree(filepath.Join(j.dir, "before", "pki"), o.PkiDir); err != nil {
+		return err
+	}
+	if err := m.shell(ctx, m.undo); err != nil {
+		return fmt.Errorf("start Salt's master: %w", err)
+	}
+	if err := m.listens(ctx, o); err != nil {
+		return err
+	}
+	return m.forget(j)
+}
+
+// forget ends a migration: its folder goes, but for what was there before.
+func (m *migration) forget(j *journal) error {
+	old := j.dir + "-" + j.Began.Format("20060102T150405")
+	return os.Rename(j.dir, old)
+}
+
+// rollback gives the box back to Salt's master, with the keys that are known now.
+func (m *migration) rollback(ctx context.Context) error {
+	o, _, err := config.Inspect(m.dir, os.Getenv)
+	if err != nil {
+		return err
+	}
+	j, err := readJournal(stateDir(o.CacheDir))
+	if err != nil {
+		return err
+	}
+	if j == nil {
+		return fmt.Errorf("no migration is recorded in %s; nothing was changed", stateDir(o.CacheDir))
+	}
+	keys, err := m.live(ctx)
+	switch {
+	case errors.Is(err, cli.ErrDown):
+		m.say("note     this master does not run: the keys in %s count, as it wrote them last", j.Pki)
+	case err != nil:
+		return fmt.Errorf("nothing was changed: %w", err)
+	default:
+		err := m.until(ctx, func() error { return written(j.Pki, keys) })
+		if err != nil {
+			return fmt.Errorf("nothing was changed: %w", err)
+		}
+		m.say("wrote    %d keys to %s", len(keys), j.Pki)
+	}
+	j.State = rollingBack
+	if err := j.save(); err != nil {
+		return err
+	}
+	if err := m.halt(ctx, o); err != nil {
+		return fmt.Errorf("stop this master: %w; run the command again", err)
+	}
+	removeMarks(j.Sock)
+	m.say("stopped  this master")
+	if err := os.Remove(j.Added); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	m.say("removed  %s", j.Added)
+	if now := fingerprint(o); now != j.Key && j.Key != "" {
+		if err := m.masterKey(j); err != nil {
+			return fmt.Errorf("put the master's key back: %w", err)
+		}
+		m.say("put back the master's key")
+	}
+	if err := m.shell(ctx, m.start); err != nil {
+		return fmt.Errorf("start Salt's master: %w; run the command again", err)
+	}
+	if err := m.listens(ctx, o); err != nil {
+		return err
+	}
+	m.say("started  Salt's master; it listens")
+	if err := m.forget(j); err != nil {
+		return err
+	}
+	m.say("done     the data of this master stay in %s until you remove them", o.DataDir())
+	return nil
+}
+
+// listens waits for Salt's master.
+func (m *migration) listens(ctx context.Context, o *config.Options) error {
+	err := m.until(ctx, func() error {
+		conn, err := net.DialTimeout("tcp", o.ListenAddr(o.RetPort), time.Second)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("the master of Salt does not listen: %w", err)
+	}
+	return nil
+}
+
+// masterKey copies the key pair of before back.
+func (m *migration) masterKey(j *journal) error {
+	found, err := filepath.Glob(filepath.Join(j.dir, "before", "pki", "master.*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range found {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if err := copyFile(path, filepath.Join(j.Pki, filepath.Base(path)), info.Mode().Perm()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// written compares a folder with the keys that the master has.
+func written(dir string, keys map[string]string) error {
+	got, err := keysIn(dir)
+	if err != nil {
+		return err
+	}
+	if maps.Equal(got, keys) {
+		return nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(keys)) {
+		if got[id] != keys[id] {
+			return fmt.Errorf("the key of %s is in %s, and not so in %s", id, keys[id], dir)
+		}
+	}
+	return fmt.Errorf("%s has keys that are gone", dir)
+}

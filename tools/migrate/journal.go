@@ -1,0 +1,119 @@
+package migrate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// journal is what apply has done, kept on disk so that rollback, or apply after a crash, knows it.
+type journal struct {
+	Began   time.Time `json:"began"`
+	State   string    `json:"state"` // applying, applied, rolling back
+	Conf    string    `json:"conf"`  // folder of the configuration
+	Pki     string    `json:"pki"`   // folder of the keys
+	Sock    string    `json:"sock"`
+	Key     string    `json:"key"` // fingerprint of the master's key
+	Added   string    `json:"added"`
+	Stopped bool      `json:"stopped"` // Salt's master was stopped
+
+	dir string
+}
+
+// States of a journal.
+const (
+	applying    = "applying"
+	applied     = "applied"
+	rollingBack = "rolling back"
+)
+
+const journalFile = "journal.json"
+
+// stateDir is where the journal and what was there before are kept.
+func stateDir(cachedir string) string { return filepath.Join(cachedir, "clustermaster-migration") }
+
+// readJournal finds the journal of a migration; nil if there is none.
+func readJournal(dir string) (*journal, error) {
+	b, err := os.ReadFile(filepath.Join(dir, journalFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{dir: dir}
+	if err := json.Unmarshal(b, j); err != nil {
+		return nil, fmt.Errorf("%s: %w; what was there before is beside it, in the folder before", filepath.Join(dir, journalFile), err)
+	}
+	return j, nil
+}
+
+// save writes the journal so that a crash leaves the old or the new one.
+func (j *journal) save() error {
+	b, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(j.dir, journalFile)
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// copyTree copies regular files and folders with their modes and owners.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		info, err := d.Info()
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.MkdirAll(target, info.Mode().Perm()|0o700)
+		case !info.Mode().IsRegular():
+			return nil
+		}
+		return copyFile(path, target, info.Mode().Perm())
+	})
+}
+
+func copyFile(from, to string, mode fs.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err == nil {
+		err = out.Sync()
+	}
+	return errors.Join(err, out.Close())
+}

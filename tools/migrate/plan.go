@@ -1,0 +1,427 @@
+package migrate
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"clustermaster/config"
+	"clustermaster/keystore"
+	"clustermaster/wire"
+)
+
+// Plan is what is known of a Salt master before it is replaced.
+type Plan struct {
+	Master    string           `json:"master"` // its id
+	ConfFile  string           `json:"conf_file"`
+	Release   string           `json:"salt_release,omitempty"` // as salt-master --version prints it
+	Setup     string           `json:"setup"`
+	Options   []config.Verdict `json:"options"`
+	Modules   []Module         `json:"modules"`
+	Keys      map[string]int   `json:"keys"` // state to number
+	Conflicts []Conflict       `json:"key_conflicts"`
+	MasterKey string           `json:"master_key"` // fingerprint
+	Founder   string           `json:"founder"`
+	Ports     []Port           `json:"ports"`
+	Disk      Disk             `json:"disk"`
+	Caches    Caches           `json:"caches"`
+	Errors    []string         `json:"errors"` // what keeps apply from beginning, beside the above
+
+	options *config.Options
+}
+
+// Module is a file of the site's own code, or a use of something in a template.
+type Module struct {
+	Path string      `json:"path"`
+	Line int         `json:"line,omitempty"` // from 1
+	Fate config.Fate `json:"fate"`
+	Text string      `json:"text"`
+}
+
+// Conflict is an id whose keys do not agree between masters.
+type Conflict struct {
+	ID     string `json:"id"`
+	Text   string `json:"text"`
+	Remedy string `json:"remedy"`
+}
+
+// Port is one that this master needs.
+type Port struct {
+	Option string `json:"option"`
+	Addr   string `json:"addr"`
+	Free   bool   `json:"free"`
+	Text   string `json:"text,omitempty"`
+}
+
+// Disk is the room at cachedir, in bytes.
+type Disk struct {
+	Path string `json:"path"`
+	Free uint64 `json:"free"`
+	Need uint64 `json:"need"` // what of jobs and caches is taken over, three times
+}
+
+// Caches count what there is to take over.
+type Caches struct {
+	Jobs    int `json:"jobs"`
+	Minions int `json:"minions"` // with grains, pillar or mine
+	Tokens  int `json:"tokens"`  // which are not taken over
+	Stubs   int `json:"autosign_stubs"`
+}
+
+// look makes a plan. others are copies of the pki folders of other masters; names the functions that templates here have.
+func look(ctx context.Context, dir, salt string, others, names []string, getenv func(string) string) (*Plan, error) {
+	o, verdicts, err := config.Inspect(dir, getenv)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Master: o.ID, ConfFile: o.ConfFile, Options: verdicts, Keys: map[string]int{}, options: o, Modules: []Module{}, Conflicts: []Conflict{}, Errors: []string{}}
+	p.Release = release(ctx, salt)
+	p.modules(names)
+	p.keys(others)
+	p.ports(ctx)
+	p.caches()
+	p.setup(len(others))
+	return p, nil
+}
+
+// release asks the installed Salt; "" if there is none.
+func release(ctx context.Context, program string) string {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, "--version").Output()
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return line
+}
+
+func (p *Plan) setup(others int) {
+	o := p.options
+	switch {
+	case o.ClusterID != "" && o.SharedKeys():
+		p.Setup = "a cluster of Salt 3008 with a shared cluster_pki_dir"
+	case o.ClusterID != "":
+		p.Setup = "a cluster of Salt 3008"
+	case others > 0:
+		p.Setup = fmt.Sprintf("one of %d masters with keys of their own or copied ones", others+1)
+	default:
+		p.Setup = "a single master"
+	}
+	accepted := p.Keys[keystore.Accepted.String()]
+	switch {
+	case p.MasterKey == "":
+		p.Founder = "this master has no key yet: it would make one, and every minion would have to learn it"
+	case o.ClusterID == "":
+		p.Founder = fmt.Sprintf("this master keeps its key and %d accepted minions; in a cluster to come start it first, so that it is the founder", accepted)
+	default:
+		p.Founder = fmt.Sprintf("the master with the former master's key and minions; this one has the key and %d accepted minions", accepted)
+	}
+}
+
+// Folders of file_roots whose Python files a master of Salt loads, and those that only minions load.
+var (
+	masterCode = []string{"_runners", "_engines", "_pillar", "_returners", "_wheel", "_tops", "_output", "_queues", "_renderers", "_roster", "_sdb", "_auth", "_tokens", "_fileserver", "_netapi", "_cache", "_executors"}
+	pipes      = []string{"jinja", "yaml", "json", "gpg", "py"}
+)
+
+var called = regexp.MustCompile(`(?:__salt__|salt)\[['"]([a-z_0-9]+\.[a-z_0-9]+)['"]\]|\bsalt\.([a-z_0-9]+\.[a-z_0-9]+)\(`)
+
+// maxFiles bounds how many files of roots are looked into.
+const maxFiles = 20000
+
+// modules looks for code that the master runs: its own modules, renderers and functions of templates.
+func (p *Plan) modules(names []string) {
+	o := p.options
+	for _, env := range o.FileRoots {
+		for _, dir := range env.Dirs {
+			for _, sub := range masterCode {
+				found, _ := filepath.Glob(filepath.Join(dir, sub, "*.py"))
+				for _, path := range found {
+					p.Modules = append(p.Modules, Module{Path: path, Fate: config.Python, Text: "code of the master's; minions do not need it"})
+				}
+			}
+		}
+	}
+	if ext, _ := o.Extra["extension_modules"].(string); ext != "" {
+		found, _ := filepath.Glob(filepath.Join(ext, "*", "*.py"))
+		for _, path := range found {
+			p.Modules = append(p.Modules, Module{Path: path, Fate: config.Python, Text: "code in extension_modules"})
+		}
+	}
+	files := 0
+	for _, env := range o.PillarRoots {
+		for _, dir := range env.Dirs {
+			_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+				if err != nil || !d.Type().IsRegular() {
+					return nil
+				}
+				if files++; files > maxFiles {
+					return fs.SkipAll
+				}
+				p.template(path, names)
+				return nil
+			})
+		}
+	}
+}
+
+// template looks at one file of pillar_roots.
+func (p *Plan) template(path string, names []string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	sc := bufio.NewScanner(f)
+	sc.Buffer(nil, 1<<20)
+	for line := 1; sc.Scan(); line++ {
+		text := sc.Text()
+		if pipe, ok := strings.CutPrefix(text, "#!"); ok && line == 1 && strings.HasSuffix(path, ".sls") {
+			for _, r := range strings.Split(pipe, "|") {
+				if name, _, _ := strings.Cut(strings.TrimSpace(r), " "); name != "" && !slices.Contains(pipes, name) {
+					p.Modules = append(p.Modules, Module{Path: path, Line: line, Fate: config.Refused, Text: "the renderer " + name + " is not built in: write it in jinja or py"})
+				}
+			}
+		}
+		for _, m := range called.FindAllStringSubmatch(text, -1) {
+			if name := m[1] + m[2]; !slices.Contains(names, name) {
+				p.Modules = append(p.Modules, Module{Path: path, Line: line, Fate: config.Python, Text: "the function " + name + " is not built in: the pillar would have an error in its place"})
+			}
+		}
+	}
+}
+
+// keys counts this master's and compares them with those of others.
+func (p *Plan) keys(others []string) {
+	own, ok := p.read(p.options.KeysDir())
+	if !ok {
+		return
+	}
+	for id, k := range own {
+		p.Keys[k.State.String()]++
+		_ = id
+	}
+	p.MasterKey = fingerprint(p.options)
+	for _, dir := range others {
+		theirs, ok := p.read(dir)
+		if !ok {
+			continue
+		}
+		for id, k := range theirs {
+			mine, both := own[id]
+			switch {
+			case !both && k.State == keystore.Accepted:
+				p.conflict(id, fmt.Sprintf("it is accepted in %s and not known here", dir), "copy "+filepath.Join(dir, "minions", id)+" into the folder minions here, or accept it later")
+			case both && mine.Pub != k.Pub:
+				p.conflict(id, fmt.Sprintf("its key here differs from that in %s", dir), "find out which the minion has (salt-call --local key.finger there), and delete the other")
+			case both && mine.State != k.State:
+				p.conflict(id, fmt.Sprintf("it is in %s here and in %s in %s", mine.State, k.State, dir), "decide, and make both the same; what is here counts")
+			}
+		}
+		if a, b := masterPub(p.options.PkiDir), masterPub(dir); a != "" && b != "" && a != b {
+			p.conflict("master key", fmt.Sprintf("the master in %s has another key; minions that know only that one will refuse this master's", dir),
+				"decide whose key the cluster keeps (the founder's), and delete minion_master.pub on minions that know only the other")
+		}
+	}
+	slices.SortFunc(p.Conflicts, func(a, b Conflict) int { return strings.Compare(a.ID, b.ID) })
+}
+
+func (p *Plan) conflict(id, text, remedy string) {
+	p.Conflicts = append(p.Conflicts, Conflict{ID: id, Text: text, Remedy: remedy})
+}
+
+// read maps ids to keys of a pki folder; of denied keys beside others the others count.
+func (p *Plan) read(dir string) (map[string]keystore.Key, bool) {
+	list, err := keystore.ReadDir(dir)
+	if err != nil {
+		p.Errors = append(p.Errors, fmt.Sprintf("the keys in %s can't be read: %v", dir, err))
+		return nil, false
+	}
+	out := make(map[string]keystore.Key)
+	for _, k := range list {
+		if before, ok := out[k.ID]; ok && (k.State == keystore.Denied || before.State != keystore.Denied) {
+			continue
+		}
+		out[k.ID] = k
+	}
+	return out, true
+}
+
+// masterPub is the text of a folder's master.pub, "" if there is none.
+func masterPub(dir string) string {
+	b, err := os.ReadFile(filepath.Join(dir, "master.pub"))
+	if err != nil {
+		if b, err = keystore.ReadMmapMaster(dir, "master.pub"); err != nil {
+			return ""
+		}
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// fingerprint is that of the key by which minions know this master; "" if there is none.
+func fingerprint(o *config.Options) string {
+	text := masterPub(o.PkiDir)
+	if o.ClusterID != "" {
+		if b, err := os.ReadFile(filepath.Join(o.ClusterPkiDir, "cluster.pub")); err == nil {
+			text = string(b)
+		}
+	}
+	if text == "" {
+		return ""
+	}
+	f, err := wire.Fingerprint(text, "sha256")
+	if err != nil {
+		return ""
+	}
+	return f
+}
+
+func (p *Plan) ports(ctx context.Context) {
+	o := p.options
+	runs := process(o.PidFile) > 0
+	for _, n := range []struct {
+		option, addr string
+		salts        bool
+	}{
+		{"publish_port", o.ListenAddr(o.PublishPort), true}, {"ret_port", o.ListenAddr(o.RetPort), true},
+		{"cluster_pool_port", o.ListenAddr(o.ClusterPoolPort), o.ClusterID != ""}, {"health_listen", o.ResolveHealthListen(), false},
+		{"metrics_listen", o.ResolveMetricsListen(), false},
+	} {
+		port := Port{Option: n.option, Addr: n.addr, Free: true}
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", n.addr)
+		switch {
+		case err == nil:
+			ln.Close()
+		case errors.Is(err, syscall.EADDRINUSE) && n.salts && runs:
+			port.Text = "Salt's master has it, and is stopped first"
+		case errors.Is(err, syscall.EADDRINUSE) && n.salts:
+			port.Text = "taken, likely by Salt's master, which is stopped first"
+		default:
+			port.Free, port.Text = false, fmt.Sprintf("%v; set %s otherwise, or stop the program that has it", err, n.option)
+		}
+		p.Ports = append(p.Ports, port)
+	}
+}
+
+// process is the living process of a pidfile, 0 if there is none.
+func process(pidfile string) int {
+	b, err := os.ReadFile(pidfile)
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || pid <= 1 || syscall.Kill(pid, 0) != nil {
+		return 0
+	}
+	return pid
+}
+
+// spare is room beside what is taken over: the Raft log, snapshots, journals.
+const spare = 512 << 20
+
+func (p *Plan) caches() {
+	o := p.options
+	p.Disk.Path = o.CacheDir
+	var bytes uint64
+	count := func(sub string, each func(path string, d fs.DirEntry)) {
+		_ = filepath.WalkDir(filepath.Join(o.CacheDir, sub), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return nil
+			}
+			if info, err := d.Info(); err == nil {
+				bytes += uint64(info.Size())
+			}
+			each(path, d)
+			return nil
+		})
+	}
+	count("jobs", func(_ string, d fs.DirEntry) {
+		if d.Name() == "jid" {
+			p.Caches.Jobs++
+		}
+	})
+	count("minions", func(_ string, d fs.DirEntry) {
+		if d.Name() == "data.p" {
+			p.Caches.Minions++
+		}
+	})
+	count("grains", func(string, fs.DirEntry) { p.Caches.Minions++ })
+	count("pillar", func(string, fs.DirEntry) {})
+	count("mine", func(string, fs.DirEntry) {})
+	count("tokens", func(string, fs.DirEntry) { p.Caches.Tokens++ })
+	if stubs, err := os.ReadDir(filepath.Join(o.KeysDir(), "minions_autosign")); err == nil {
+		p.Caches.Stubs = len(stubs)
+	}
+	p.Disk.Need = 3*bytes + spare
+	var s syscall.Statfs_t
+	dir := o.CacheDir
+	for dir != "/" && syscall.Statfs(dir, &s) != nil {
+		dir = filepath.Dir(dir)
+	}
+	p.Disk.Free = s.Bavail * uint64(s.Bsize)
+}
+
+// Exit codes.
+const (
+	exitGood        = 0
+	exitBlocked     = 1 // apply would not begin
+	exitDifferently = 3 // apply would begin, and something is not as before
+	exitUsage       = 64
+)
+
+// blockers say what keeps apply from beginning.
+func (p *Plan) blockers() (list []string) {
+	list = append(list, p.Errors...)
+	for _, v := range p.Options {
+		if v.Fate == config.Refused || v.Fate == config.Python && v.Text != "" && !strings.HasPrefix(v.Text, "is not used") {
+			list = append(list, fmt.Sprintf("%s: %s: %s", place(v), v.Option, v.Text))
+		}
+	}
+	for _, port := range p.Ports {
+		if !port.Free {
+			list = append(list, port.Option+" "+port.Addr+": "+port.Text)
+		}
+	}
+	if p.Disk.Free < p.Disk.Need {
+		list = append(list, fmt.Sprintf("cachedir %s: %d MiB are free, and %d MiB are needed: free space there, or set cachedir elsewhere", p.Disk.Path, p.Disk.Free>>20, p.Disk.Need>>20))
+	}
+	if p.MasterKey == "" {
+		list = append(list, "there is no master key in "+p.options.PkiDir+": is this the box of the Salt master? -c names its configuration")
+	}
+	return list
+}
+
+func place(v config.Verdict) string {
+	if v.Line > 0 {
+		return fmt.Sprintf("%s:%d", v.File, v.Line)
+	}
+	return v.File
+}
+
+func (p *Plan) code() int {
+	if len(p.blockers()) > 0 {
+		return exitBlocked
+	}
+	for _, v := range p.Options {
+		if v.Fate != config.Works {
+			return exitDifferently
+		}
+	}
+	if len(p.Modules) > 0 || len(p.Conflicts) > 0 {
+		return exitDifferently
+	}
+	return exitGood
+}
