@@ -18,8 +18,8 @@ import (
 	"clustermaster/cluster/fsm"
 )
 
-// journalName is the file beside the key folders that says which of their files we wrote, and up to which Raft index.
-const journalName = ".clustermaster_export"
+// JournalName is the file beside the key folders that says which of their files we wrote, and up to which Raft index.
+const JournalName = ".clustermaster_export"
 
 const (
 	takeInEvery  = 5 * time.Second
@@ -290,7 +290,7 @@ func (e *Exporter) note(op, what string) error {
 }
 
 func (e *Exporter) readJournal() error {
-	f, err := os.OpenFile(filepath.Join(e.dir, journalName), os.O_RDWR|os.O_APPEND|noFollow, 0)
+	f, err := os.OpenFile(filepath.Join(e.dir, JournalName), os.O_RDWR|os.O_APPEND|noFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -330,7 +330,7 @@ func (e *Exporter) writeJournal() error {
 	fmt.Fprintf(w, "@%d\n", e.index)
 	err = errors.Join(w.Flush(), f.Sync())
 	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(e.dir, journalName))
+		err = os.Rename(f.Name(), filepath.Join(e.dir, JournalName))
 	}
 	if err != nil {
 		_ = f.Close()

@@ -60,7 +60,11 @@ func (r *rooms) targets() targets {
 
 // nodegroup is a group of the option nodegroups.
 func (r *rooms) nodegroup(name string) (any, bool) {
-	v, ok := r.opts.Nodegroups.Get(name)
+	o := r.opts
+	if now := r.groups.Load(); now != nil {
+		o = now
+	}
+	v, ok := o.Nodegroups.Get(name)
 	return settings.Value(v), ok
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -109,18 +110,26 @@ type rooms struct {
 	local       *localbus.Server
 
 	rules    *acl.Rules
-	userKeys *userkeys.Keys    // nil without enable_clear_commands
-	onDisk   *localcache.Cache // nil without enable_clear_commands
+	groups   atomic.Pointer[config.Options] // whose nodegroups are in force; nil: those of opts
+	userKeys *userkeys.Keys                 // nil without enable_clear_commands
+	onDisk   *localcache.Cache              // nil without enable_clear_commands
 }
 
 // saltMaster is the daemon's command.
 func saltMaster(ctx context.Context, args []string) int {
+	var running atomic.Pointer[rooms]
 	return daemon.Command(ctx, args, daemon.Program{
 		Versions: func(all bool) { printVersions("salt-master", all) },
+		Reload: func(now *config.Options, changed []string) ([]string, error) {
+			if r := running.Load(); r != nil {
+				return r.reload(now, changed)
+			}
+			return nil, errors.New("the master is starting; send SIGHUP again once it serves")
+		},
 		Serve: func(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd, log *slog.Logger) error {
-			err := serveMaster(ctx, o, found, systemd, log)
+			err := serveMaster(ctx, o, found, systemd, log, &running)
 			for errors.Is(err, cluster.ErrReopen) && ctx.Err() == nil {
-				err = serveMaster(ctx, o, false, systemd, log)
+				err = serveMaster(ctx, o, false, systemd, log, &running)
 			}
 			return err
 		},
@@ -128,7 +137,7 @@ func saltMaster(ctx context.Context, args []string) int {
 }
 
 // serveMaster makes the rooms from the bottom up, and runs them until ctx ends.
-func serveMaster(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd, log *slog.Logger) error {
+func serveMaster(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd, log *slog.Logger, running *atomic.Pointer[rooms]) error {
 	r := &rooms{opts: o, log: log, reg: prometheus.NewRegistry(), began: time.Now(), systemd: systemd, listening: make(chan struct{})}
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	log.Info("master starts", "id", o.ID, "version", Version, "interface", o.Interface)
@@ -161,6 +170,8 @@ func serveMaster(ctx context.Context, o *config.Options, found bool, systemd *he
 	if err := r.openOperator(); err != nil {
 		return errors.Join(err, r.node.Close())
 	}
+	running.Store(r)
+	defer running.Store(nil)
 	return r.run(ctx)
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -96,6 +97,7 @@ type Request struct {
 
 // Compiler makes pillars. It is safe for concurrent use.
 type Compiler struct {
+	groups  atomic.Pointer[value.Map] // of SetNodegroups; nil: those of opts
 	deps    Deps
 	opts    Options
 	log     *slog.Logger
@@ -337,4 +339,15 @@ func anyTexts(list []string) []any {
 		out[i] = s
 	}
 	return out
+}
+
+// SetNodegroups puts other nodegroups in force for pillars that are made from now on.
+func (c *Compiler) SetNodegroups(groups value.Map) { c.groups.Store(&groups) }
+
+// nodegroups are those in force.
+func (c *Compiler) nodegroups() value.Map {
+	if groups := c.groups.Load(); groups != nil {
+		return *groups
+	}
+	return c.opts.Nodegroups
 }

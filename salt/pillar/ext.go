@@ -232,7 +232,7 @@ func nodegroups(ctx context.Context, p *compilation, _ value.Map, a extArgs) (an
 		name = "nodegroups"
 	}
 	in := []any{}
-	for _, group := range p.opts.Nodegroups {
+	for _, group := range p.nodegroups() {
 		hit, err := p.inCompound(ctx, group.Value)
 		if err != nil {
 			return nil, err

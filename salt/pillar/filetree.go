@@ -88,7 +88,7 @@ func (t *tree) root(ctx context.Context, root string) (value.Map, error) {
 	out := value.Map{}
 	if groups, err := os.ReadDir(filepath.Join(root, "nodegroups")); err == nil {
 		for _, g := range groups {
-			definition, ok := t.p.opts.Nodegroups.Get(g.Name())
+			definition, ok := t.p.nodegroups().Get(g.Name())
 			if !ok {
 				continue
 			}

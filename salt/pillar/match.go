@@ -87,4 +87,4 @@ func (o oneMinion) Ask(_ context.Context, q target.Question, fn func(string, tar
 	return "", j.Err()
 }
 
-func (o oneMinion) Nodegroup(name string) (any, bool) { return o.p.opts.Nodegroups.Get(name) }
+func (o oneMinion) Nodegroup(name string) (any, bool) { return o.p.nodegroups().Get(name) }

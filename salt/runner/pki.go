@@ -3,6 +3,8 @@ package runner
 import (
 	"context"
 	"fmt"
+
+	"clustermaster/salt/function"
 )
 
 // PKI is the family pki. write puts all keys into the files of the mmap_key driver in the key folder, in place of what is there.
@@ -27,7 +29,7 @@ func PKI(keys Keys, write func(ctx context.Context) error) []Function {
 			Run: func(ctx context.Context, c *Call) (any, error) { return status(ctx, dry, c) },
 		},
 		{
-			Name: "pki.migrate_to_mmap", Params: []Param{Opt("dry_run", false)},
+			Name: "pki.migrate_to_mmap", Params: []function.Param{function.Opt("dry_run", false)},
 			Doc: "Write all minion keys as files of the mmap_key driver into the key folder, in place of those that are there: for a return to a Salt master\n" +
 				"that is to read them so. The keys of the cluster stay as they are, and later changes are not written there.\n\n" +
 				"dry_run\n    Count only.\n\nExample:\n\n    salt-run pki.migrate_to_mmap dry_run=True\n    salt-run pki.migrate_to_mmap",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"clustermaster/salt/target"
 	"clustermaster/value"
@@ -27,8 +28,11 @@ type Options struct {
 	SudoACL      bool
 }
 
-// Rules answer for the options. The zero value lets nobody in.
-type Rules struct {
+// Rules answer for the options, which may be replaced while they are asked. The zero value lets nobody in.
+type Rules struct{ inForce atomic.Pointer[rules] }
+
+// rules are the options as they are looked at. They do not change once made.
+type rules struct {
 	publisher      value.Map
 	users, modules []string
 	sudo           bool
@@ -36,7 +40,30 @@ type Rules struct {
 
 // New makes the rules. Error: an option of the wrong shape.
 func New(o Options) (*Rules, error) {
-	r := &Rules{publisher: o.PublisherACL, sudo: o.SudoACL && len(o.PublisherACL) > 0}
+	r := new(Rules)
+	return r, r.Replace(o)
+}
+
+// now are the rules in force.
+func (r *Rules) now() *rules {
+	if in := r.inForce.Load(); in != nil {
+		return in
+	}
+	return new(rules)
+}
+
+// Replace puts other options in force, for all orders that are judged from now on. With an error nothing changes.
+func (r *Rules) Replace(o Options) error {
+	in, err := read(o)
+	if err == nil {
+		r.inForce.Store(in)
+	}
+	return err
+}
+
+// read checks the options.
+func read(o Options) (*rules, error) {
+	r := &rules{publisher: o.PublisherACL, sudo: o.SudoACL && len(o.PublisherACL) > 0}
 	for _, p := range o.PublisherACL {
 		name, isText := p.Key.(string)
 		if !isText {
@@ -82,14 +109,15 @@ func texts(v any) ([]string, bool) {
 }
 
 // Open reports whether anybody but root and the master's user may order anything.
-func (r *Rules) Open() bool { return len(r.publisher) > 0 }
+func (r *Rules) Open() bool { return len(r.now().publisher) > 0 }
 
 // Blocked reports whether publisher_acl_blacklist keeps a user from an order of these functions. It holds for root too.
 func (r *Rules) Blocked(user string, funs []string) bool {
+	in := r.now()
 	blocked := func(patterns []string, s string) bool {
 		return slices.ContainsFunc(patterns, func(p string) bool { return target.Glob(p, s) || target.ForbidsFull(p, s) })
 	}
-	return blocked(r.users, user) || slices.ContainsFunc(funs, func(fun string) bool { return blocked(r.modules, fun) })
+	return blocked(in.users, user) || slices.ContainsFunc(funs, func(fun string) bool { return blocked(in.modules, fun) })
 }
 
 // fits matches a user or a function with a glob or a regular expression (salt.utils.stringutils.expr_match).
@@ -101,7 +129,7 @@ const sudoPrefix = "sudo_"
 // OfSudo returns the rights of who gave orders as root with sudo, and whether sudo_acl makes them count.
 func (r *Rules) OfSudo(user string) (rights *Rights, counts bool) {
 	name, is := strings.CutPrefix(user, sudoPrefix)
-	if !is || !r.sudo {
+	if !is || !r.now().sudo {
 		return nil, false
 	}
 	return r.Of(name), true
@@ -156,7 +184,7 @@ func (r *Rules) Confirmed(claimed, name string, rights *Rights, funs []string) (
 // Of returns what publisher_acl gives to a user, nil if nothing.
 func (r *Rules) Of(user string) *Rights {
 	var list []any
-	for _, p := range r.publisher {
+	for _, p := range r.now().publisher {
 		if fits(p.Key.(string), user) {
 			list = append(list, p.Value.([]any)...)
 		}

@@ -15,6 +15,7 @@ type reloader struct {
 	flags masterFlags
 	lines *logging
 	log   *slog.Logger
+	live  func(now *config.Options, changed []string) ([]string, error) // nil: nothing but the log is reloaded
 
 	mu   sync.Mutex
 	opts *config.Options // as last read
@@ -45,14 +46,21 @@ func (r *reloader) reload() {
 		return
 	}
 	changed := config.Changed(r.opts, now)
+	var live []string
+	if r.live != nil {
+		if live, err = r.live(now, changed); err != nil {
+			r.log.Error("options not reloaded, those in force stay", "err", err)
+			return
+		}
+	}
 	if err := r.lines.use(now); err != nil {
-		r.log.Error("options not reloaded, those in force stay", "err", err)
+		r.log.Error("log options not reloaded, those in force stay", "err", err)
 		return
 	}
 	r.opts = now
 	var applied, later []string
 	for _, name := range changed {
-		if slices.Contains(ofLogging, name) {
+		if slices.Contains(ofLogging, name) || slices.Contains(live, name) {
 			applied = append(applied, name)
 		} else {
 			later = append(later, name)

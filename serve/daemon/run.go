@@ -31,6 +31,8 @@ type Program struct {
 	Versions func(all bool)
 	// Serve is the master. It returns nil when ctx ends. found says that this start founds the cluster.
 	Serve func(ctx context.Context, o *config.Options, found bool, systemd *health.Systemd, log *slog.Logger) error
+	// Reload puts those of the changed options in force that it can, and returns their names. With an error none is. nil: none can be.
+	Reload func(now *config.Options, changed []string) (applied []string, err error)
 }
 
 // daemonMark tells a re-executed process that it is the one in the background.
@@ -168,7 +170,7 @@ func run(ctx context.Context, o *config.Options, f masterFlags, warnings []confi
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	systemd := health.NewSystemd(log)
-	go watchSignals(ctx, stop, systemd, &reloader{opts: o, flags: f, lines: lines, log: log}, log)
+	go watchSignals(ctx, stop, systemd, &reloader{opts: o, flags: f, lines: lines, log: log, live: p.Reload}, log)
 	err = p.Serve(ctx, o, f.found, systemd, log)
 	if err := stopProfile(); err != nil {
 		log.Error("profile not written", "err", err)

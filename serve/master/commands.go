@@ -121,6 +121,12 @@ func (m *Master) masterOpts(_ context.Context, c *call) (any, error) {
 		if p.Key == "file_roots" {
 			continue
 		}
+		if p.Key == "nodegroups" {
+			if groups := m.groups.Load(); groups != nil {
+				opts[i].Value = *groups
+				continue
+			}
+		}
 		if v, ok := m.opts.MasterOpts.Get(p.Key.(string)); ok {
 			opts[i].Value = v
 		}

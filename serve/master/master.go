@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,7 @@ type Master struct {
 	refused *refusals
 	now     func() time.Time
 
+	groups   atomic.Pointer[value.Map] // of SetNodegroups; nil: those of opts
 	keys     *keyring
 	autosign *autosign
 	gate     *gate
@@ -208,4 +210,15 @@ func (m *Master) sealPrivate(c *call, val any) ([]byte, error) {
 		return m.refuse(wire.BadLoad("private_reply"), c.ID, c.remote), nil
 	}
 	return reply, nil
+}
+
+// SetNodegroups puts other nodegroups in force.
+func (m *Master) SetNodegroups(groups value.Map) { m.groups.Store(&groups) }
+
+// nodegroups are those in force.
+func (m *Master) nodegroups() value.Map {
+	if groups := m.groups.Load(); groups != nil {
+		return *groups
+	}
+	return m.opts.Nodegroups
 }

@@ -202,7 +202,7 @@ func (m *Master) peerRequest(ctx context.Context, c *call) (p peerPublish, ok bo
 	p.Kwargs = value.Map{{Key: "id", Value: c.ID}}
 	if strings.HasPrefix(p.TgtType, "node") {
 		p.TgtType = "nodegroup"
-		if name, isText := tgt.(string); !isText || !has(m.opts.Nodegroups, name) {
+		if name, isText := tgt.(string); !isText || !has(m.nodegroups(), name) {
 			return p, false, nil
 		}
 	}

@@ -341,6 +341,9 @@ func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) 
 	if err := copyTree(filepath.Join(j.dir, "before", "pki"), o.PkiDir); err != nil {
 		return err
 	}
+	if err := m.aside(j, o.DataDir()); err != nil {
+		return err
+	}
 	if err := m.shell(ctx, m.undo); err != nil {
 		return fmt.Errorf("start Salt's master: %w", err)
 	}
@@ -350,9 +353,25 @@ func (m *migration) putBack(ctx context.Context, j *journal, o *config.Options) 
 	return m.forget(j)
 }
 
-// forget ends a migration: its folder goes, but for what was there before.
+// aside moves the data of this master, which was stopped, to the journal. Data that stayed would count at the next apply in
+// place of the keys that Salt's master has by then.
+func (m *migration) aside(j *journal, data string) error {
+	if _, err := os.Stat(data); err == nil {
+		if err := os.Rename(data, filepath.Join(j.dir, fmt.Sprintf("data-%d", time.Now().UnixNano()))); err != nil {
+			return err
+		}
+	}
+	// Without it the keys in the folder are Salt's again, and the next apply takes them in.
+	if err := os.Remove(filepath.Join(j.Pki, keystore.JournalName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// forget ends a migration.
 func (m *migration) forget(j *journal) error {
-	old := j.dir + "-" + j.Began.Format("20060102T150405")
+	old := j.dir + "-" + time.Now().UTC().Format("20060102T150405.000")
+	m.say("moved    journal, files of before and the data of this master to %s; remove it when you need it no more", old)
 	return os.Rename(j.dir, old)
 }
 
@@ -395,6 +414,9 @@ func (m *migration) rollback(ctx context.Context) error {
 		return err
 	}
 	m.say("removed  %s", j.Added)
+	if err := m.aside(j, o.DataDir()); err != nil {
+		return err
+	}
 	if now := fingerprint(o); now != j.Key && j.Key != "" {
 		if err := m.masterKey(j); err != nil {
 			return fmt.Errorf("put the master's key back: %w", err)
@@ -411,7 +433,7 @@ func (m *migration) rollback(ctx context.Context) error {
 	if err := m.forget(j); err != nil {
 		return err
 	}
-	m.say("done     the data of this master stay in %s until you remove them", o.DataDir())
+	m.say("done     this is the box of Salt's master again")
 	return nil
 }
 

@@ -398,10 +398,19 @@ func (p *Plan) blockers() (list []string) {
 	if p.Disk.Free < p.Disk.Need {
 		list = append(list, fmt.Sprintf("cachedir %s: %d MiB are free, and %d MiB are needed: free space there, or set cachedir elsewhere", p.Disk.Path, p.Disk.Free>>20, p.Disk.Need>>20))
 	}
+	if dir := p.options.DataDir(); holds(dir) {
+		list = append(list, dir+": data of this master are there already, and would count in place of Salt's keys; move the folder away")
+	}
 	if p.MasterKey == "" {
 		list = append(list, "there is no master key in "+p.options.PkiDir+": is this the box of the Salt master? -c names its configuration")
 	}
 	return list
+}
+
+// holds tells whether a folder has anything in it.
+func holds(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) > 0
 }
 
 func place(v config.Verdict) string {

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"slices"
+
+	"clustermaster/config"
+	"clustermaster/config/settings"
+	"clustermaster/value"
+)
+
+// ofACL are the options that package acl reads.
+var ofACL = []string{"publisher_acl", "publisher_acl_blacklist", "sudo_acl"}
+
+// reload puts options in force that may change while the master runs, and names those of the changed ones that are. Whether
+// others than root reach the commands' socket is decided at the start: publisher_acl that comes or goes needs a restart.
+func (r *rooms) reload(now *config.Options, changed []string) (applied []string, err error) {
+	acls := slices.DeleteFunc(slices.Clone(changed), func(name string) bool { return !slices.Contains(ofACL, name) })
+	if len(acls) > 0 && r.rules.Open() == (len(now.PublisherACL) > 0) {
+		if err := r.rules.Replace(settings.ACL(now)); err != nil {
+			return nil, err
+		}
+		applied = append(applied, acls...)
+	}
+	if slices.Contains(changed, "nodegroups") {
+		groups, _ := settings.Value(now.Nodegroups).(value.Map)
+		r.groups.Store(now)
+		r.master.SetNodegroups(groups)
+		r.pillar.SetNodegroups(groups)
+		applied = append(applied, "nodegroups")
+	}
+	if slices.Contains(changed, "cluster_peers") && r.node.Serving() {
+		applied = append(applied, "cluster_peers") // a member asks the cluster for its masters, and reads the option when it joins
+	}
+	return applied, nil
+}

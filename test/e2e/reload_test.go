@@ -1,0 +1,54 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestReloadedNodegroups changes nodegroups while a master runs: after SIGHUP targets mean the new ones.
+func TestReloadedNodegroups(t *testing.T) {
+	t.Parallel()
+	c := NewCluster(t, ClusterOptions{Masters: 1, Plain: true, Programs: Ours(t)})
+	m := c.Masters[0]
+	plain := m.Config(t)
+	m.Configure(t, plain+"nodegroups: {group: 'web*'}\n")
+	pki := filepath.Join(m.Dir, "pki", "minions") // as a Salt master leaves keys
+	if err := os.MkdirAll(pki, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"web1", "db1"} {
+		if r := m.Key(t, "--gen-keys", id, "--gen-keys-dir", m.Dir); r.Code != 0 {
+			t.Fatal(r)
+		}
+		if err := os.Rename(filepath.Join(m.Dir, id+".pub"), filepath.Join(pki, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Run(t)
+	c.WaitReady(t, 60*time.Second, m)
+	means := func(id string) error {
+		r := m.Salt(t, "-N", "group", "--preview-target")
+		if got := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(r.Stdout), "- ")); got != id {
+			return fmt.Errorf("want %s: %v", id, r)
+		}
+		return nil
+	}
+	if err := means("web1"); err != nil {
+		t.Fatal(err)
+	}
+	m.Configure(t, plain+"nodegroups: {group: 'db*'}\nworker_threads: 9\n")
+	if err := means("web1"); err != nil {
+		t.Errorf("before SIGHUP: %v", err)
+	}
+	m.Signal(t, syscall.SIGHUP)
+	Eventually(t, 30*time.Second, "the new group counts", func() error { return means("db1") })
+	Eventually(t, 10*time.Second, "the log tells", fileHas(m.Log, "in_force=nodegroups"))
+	if err := fileHas(m.Log, "options=worker_threads")(); err != nil {
+		t.Error(err)
+	}
+}
