@@ -132,7 +132,7 @@ func TestSnapshotAndReplay(t *testing.T) {
 	n, stop := alone(t, cfg)
 	serving(t, n)
 	for i := range 400 {
-		if _, _, err := n.Propose(t.Context(), offer(strings.Repeat("x", i+1))); err != nil {
+		if _, _, err := n.Propose(t.Context(), offer(fmt.Sprintf("web%d", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
