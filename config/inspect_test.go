@@ -32,7 +32,7 @@ keep_jobs: 48
 		got[v.Option] = v
 	}
 	for name, want := range map[string]Fate{
-		"id": Works, "timeout": Works, "worker_threads": Works, "engines": Python, "ext_pillar": Refused, "extension_modules": Python,
+		"id": Works, "timeout": Works, "worker_threads": Works, "engines": Python, "ext_pillar": Refused, "extension_modules": Works,
 		"rest_cherrypy": Differently, "gitfs_remotes": Refused, "publisher_acl": Works, "keep_jobs": Differently,
 	} {
 		v := got[name]

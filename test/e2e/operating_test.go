@@ -34,12 +34,12 @@ func TestLookingAtACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.StartMasters(t)
-	m1.doctor(t, "", "keep_jobs_seconds is missing on master1, master3", "file_roots base: top.sls is missing on master1, master2", "5 ports are as they should be")
 	for _, m := range c.Masters {
 		if r := m.own(t, "watch", "--until", "settled", "--timeout", "60", "-n", "0.3"); r.Code != 0 {
 			t.Fatalf("watch: %v", r)
 		}
 	}
+	m1.doctor(t, "", "keep_jobs_seconds is missing on master1, master3", "file_roots base: top.sls is missing on master1, master2", "5 ports are as they should be")
 	if r := m1.own(t, "status"); r.Code != 0 || !strings.Contains(r.Stdout, "healthy: 3 of 3 masters ready, 3 of 3 voters in contact (2 needed), leader master") {
 		t.Errorf("status: %v", r)
 	}
