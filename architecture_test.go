@@ -52,6 +52,7 @@ var rooms = map[string]room{
 	"serve/userkeys":            {[]string{"cluster/fsm", "internal/durable", "wire"}, "files and agreed keys; what a key is good for is told by master and acl"},
 	"salt/render":               {[]string{"internal/yaml11", "value"}, "templates ask their Host; the room knows no files and no minions"},
 	"serve/fileserver":          {[]string{"internal/fnmatch", "internal/pyregex", "value"}, "files know no minions and no peers"},
+	"serve/gitfs":               {[]string{"internal/durable", "internal/fnmatch", "internal/pyregex", "serve/fileserver", "value"}, "remotes become files; how masters agree is told through an interface"},
 	"salt/modules":              {[]string{"internal/fnmatch", "internal/pyregex", "internal/smallfile", "internal/yaml11", "salt/function", "salt/target", "value"}, "functions ask everything else through interfaces"},
 	"salt/hosted":               {[]string{"salt/function", "salt/modules", "salt/pillar", "salt/pythonhost", "salt/render", "value"}, "who answers is decided here; how Python runs and pillars are made is theirs"},
 	"internal/saltpython":       {nil, "a leaf"},

@@ -152,7 +152,6 @@ func (l *loader) checkMissing() {
 		{"runner_dirs", "runners written in Python can't be loaded; take it out", set("runner_dirs")},
 		{"event_return", "returners for events are not built in; take it out", set("event_return")},
 		{"ext_job_cache", "returners are not built in, jobs are kept in the cluster; take it out", set("ext_job_cache")},
-		{"gitfs_remotes", "gitfs is not built in; sync the repositories into file_roots and take it out", set("gitfs_remotes")},
 	} {
 		if r.set {
 			l.refuse(r.option, "%s", r.text)
@@ -169,13 +168,9 @@ func (l *loader) checkMissing() {
 			l.refuse(d.option, "the driver %q is not built in; use %s, the data is kept in the cluster either way", v, strings.Join(d.allowed, " or "))
 		}
 	}
-	for _, name := range o.FileserverBackend {
-		if name != "roots" {
-			l.refuse("fileserver_backend", "the back end %q is not built in; only roots is", name)
-		}
-	}
+	l.checkGit()
 	for _, name := range moduleNames(o.Extra["ext_pillar"]) {
-		if slices.Contains([]string{"cmd_json", "cmd_yaml", "extra_minion_data_in_pillar", "file_tree", "gpg", "nodegroups", "stack"}, name) {
+		if slices.Contains([]string{"cmd_json", "cmd_yaml", "extra_minion_data_in_pillar", "file_tree", "git", "gpg", "nodegroups", "stack"}, name) {
 			continue // package pillar has these
 		}
 		if _, err := saltpython.Find(o.PythonHost); err != nil {

@@ -66,6 +66,7 @@ func load(path string, h host) (*Options, []Warning, error) {
 	l.aliases(&s)
 	l.hours(&s)
 	l.fill(s.values)
+	l.hideGit()
 	o.paths(h)
 	l.check()
 	if len(l.problems) > 0 {

@@ -130,6 +130,10 @@ type Options struct {
 	MaxPendingKeys              int           `opt:"max_pending_keys" own:"10000" min:"1"`
 	MaxPendingKeysPerSource     int           `opt:"max_pending_keys_per_source" own:"1000" min:"0"`
 	UnknownKeyProcessors        int           `opt:"unknown_key_processors" own:"0" min:"0"`
+	GitfsProvider               string        `opt:"gitfs_provider" own:"''"`
+	GitPillarProvider           string        `opt:"git_pillar_provider" own:"''"`
+	GitFetchTimeout             time.Duration `opt:"git_fetch_timeout" own:"600" min:"1"`
+	GitAllowedSigners           string        `opt:"git_allowed_signers" own:"''"`
 	RenderPython                string        `opt:"render_python" own:"''"`
 	RenderWorkers               int           `opt:"render_workers" own:"0" min:"0" max:"256"`
 	RenderTimeout               time.Duration `opt:"render_timeout" own:"30" min:"1"`

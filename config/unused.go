@@ -20,7 +20,7 @@ var unusedTexts = map[string]string{
 	"cloud":         "is not used: it is for salt-cloud",
 	"django":        "is not used: the back end django of external_auth is not built in",
 	"features":      "is not used: this master has none of the switches that Salt keeps there",
-	"gitfs":         "is not used: gitfs and git_pillar are not built in; sync the repositories into file_roots and pillar_roots",
+	"gitfs":         "is not used: whole histories are fetched, the cluster has one lock per remote, and remotes are checked at the start",
 	"gpgcache":      "is not used: decrypted texts are never kept",
 	"grains":        "is not used: a master's own grains are few and quickly found",
 	"handler":       "is not used: log lines go to files, syslog (log_file: udp://host:514) or the journal; log_fmt_logfile: json suits log collectors",
@@ -116,8 +116,11 @@ var servedElsewhere = func() map[string]bool {
 		"cython_enable", "enable_zip_modules", "extension_modules", "extmod_blacklist", "extmod_whitelist", "module_dirs", "optimization_order", "render_dirs", "utils_dirs",
 		// Refused by checkMissing where they would be missed.
 		"cache", "discovery", "eauth_tokens", "eauth_tokens.cache_driver", "enable_ssh_minions", "engines", "event_return", "ext_job_cache",
-		"fips_mode", "gitfs_remotes", "master_job_cache", "pillar.cache_driver", "runner_dirs", "ssl",
+		"fips_mode", "master_job_cache", "pillar.cache_driver", "runner_dirs", "ssl",
 	} {
+		all[name] = true
+	}
+	for _, name := range gitOptions {
 		all[name] = true
 	}
 	return all

@@ -33,7 +33,7 @@ func sources(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, own := range []string{"check.go", "cluster.go", "load.go", "source.go", "values.go", "logging.go", "reactor.go", "schedule.go"} {
+	for _, own := range []string{"check.go", "cluster.go", "load.go", "source.go", "values.go", "logging.go", "reactor.go", "schedule.go", "git.go"} {
 		b, err := os.ReadFile(own)
 		if err != nil {
 			t.Fatal(err)

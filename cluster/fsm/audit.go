@@ -270,6 +270,9 @@ func auditOf(c Command) (kind AuditKind, action string, subjects []string) {
 		return AuditTokens, "delete", nil
 	case *Restore:
 		return AuditState, "restore", []string{"keys", "secrets", "tokens"}
+	case *ChangeGit:
+		verb := map[GitAction]string{PinGit: "pin", UnpinGit: "unpin", LockGit: "lock", UnlockGit: "unlock"}
+		return AuditState, "git " + cmp.Or(verb[c.Action], "change"), []string{c.Env}
 	case *ChangeReactor:
 		verb := map[ReactorAction]string{AddReactor: "add", DeleteReactor: "delete", ReactorsOn: "on", ReactorsOff: "off"}
 		return AuditState, "reactor " + cmp.Or(verb[c.Action], "change"), []string{c.Tag}

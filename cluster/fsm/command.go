@@ -238,6 +238,10 @@ func newCommand(op Op) Command {
 		return new(ClaimRun)
 	case OpClearRuns:
 		return new(ClearRuns)
+	case OpSetGitRefs:
+		return new(SetGitRefs)
+	case OpChangeGit:
+		return new(ChangeGit)
 	case OpSetLevel:
 		return new(SetLevel)
 	case OpNoop:
@@ -298,6 +302,7 @@ type Change struct {
 	Secrets bool        // AES, session, join or cluster key, or those of users changed
 	Ring    bool        // the ring changed
 	Roots   bool        // a head of the roots changed
+	Git     bool        // what is served of git remotes changed
 	Level   bool        // the cluster's level rose
 	// Reactors says that what operators changed of the option reactor is another.
 	Reactors bool

@@ -176,6 +176,12 @@ var fillers = map[string][]filler{
 		}
 		return c
 	}, silent: true}},
+	"State.git": {
+		{next: func(n int) Command {
+			return &SetGitRefs{Key: fmt.Sprintf("%032x", n), Seq: 1, Put: []GitRef{{Name: "refs/remotes/origin/a", Commit: fmt.Sprintf("%040x", n)}}, At: limitAt}
+		}, silent: true}, // refused as full
+		{next: func(n int) Command { return &ChangeGit{Action: LockGit, Key: fmt.Sprintf("%032x", n), At: limitAt} }, silent: true},
+	},
 	"State.roots": {{next: func(n int) Command {
 		return &SetRootsHead{Head: RootsHead{Tree: uint8(n + 1), Seq: 1, Size: 1}}
 	}, silent: true}}, // refused as invalid: there are two
@@ -190,7 +196,7 @@ var derived = map[string]string{
 }
 
 // alwaysBound are collections that had their bounds before they had names.
-var alwaysBound = []string{"State.done", "State.roots", "State.scheduled"}
+var alwaysBound = []string{"State.done", "State.git", "State.roots", "State.scheduled"}
 
 // TestCollectionsKeepTheirBounds fills every map and list of the state to its bound, by each command that adds to it.
 func TestCollectionsKeepTheirBounds(t *testing.T) {

@@ -34,6 +34,7 @@ const (
 	recordUserKey   record = 48
 	recordReactors  record = 64
 	recordScheduled record = 65
+	recordGit       record = 80
 )
 
 // scalars is the part of the state that there is once.
@@ -73,6 +74,7 @@ type Snapshot struct {
 	scheduled map[string]Scheduled
 	tokens    map[[32]byte]*Token
 	audits    map[auditList][]Audit
+	git       map[string]*GitMirror
 	later     laterState
 }
 
@@ -99,6 +101,7 @@ func (s *State) Snapshot() *Snapshot {
 		reactors: s.reactors, scheduled: maps.Clone(s.scheduled),
 		tokens: maps.Clone(s.tokens),
 		audits: maps.Clone(s.audits),
+		git:    maps.Clone(s.git),
 		later:  s.later,
 	}
 }
@@ -163,6 +166,9 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	for _, a := range sortedAudits(sn.audits) {
 		put(recordAudit, &a)
 	}
+	for _, key := range sortedNames(sn.git) {
+		put(recordGit, sn.git[key])
+	}
 	sn.putLater(put)
 	put(recordEnd, records)
 	if err == nil {
@@ -188,7 +194,7 @@ func (s *State) Restore(r io.Reader) error {
 	s.keys, s.denied, s.deniedN, s.unvetted, s.offered = next.keys, next.denied, next.deniedN, next.unvetted, next.offered
 	s.roots, s.done, s.parts, s.userKeys = next.roots, next.done, next.parts, next.userKeys
 	s.reactors, s.scheduled = next.reactors, next.scheduled
-	s.tokens, s.audits = next.tokens, next.audits
+	s.tokens, s.audits, s.git = next.tokens, next.audits, next.git
 	s.level, s.release, s.later = next.level, next.release, next.later
 	return nil
 }
@@ -329,6 +335,12 @@ func (s *State) readRecord(dec *msgpack.Decoder, kind record, n uint64) (end boo
 		var a Audit
 		if decode(&a) {
 			s.putAudit(a)
+		}
+	case recordGit:
+		m := new(GitMirror)
+		if decode(m) {
+			m.tidy()
+			s.git[m.Key] = m
 		}
 	case recordEnd:
 		var records uint64

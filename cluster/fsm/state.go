@@ -36,6 +36,7 @@ type State struct {
 	scheduled map[string]Scheduled  // by name of the entry
 	tokens    map[[32]byte]*Token   // by hash
 	audits    map[auditList][]Audit // oldest first; no list is empty
+	git       map[string]*GitMirror // by key; never changed in place
 
 	level   int    // the cluster's; 0: the first
 	release string // the first one that supports the level
@@ -69,6 +70,7 @@ func New() *State {
 		scheduled: make(map[string]Scheduled),
 		tokens:    make(map[[32]byte]*Token),
 		audits:    make(map[auditList][]Audit),
+		git:       make(map[string]*GitMirror),
 	}
 }
 

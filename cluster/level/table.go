@@ -109,4 +109,11 @@ var table = append([]Entry{
 	{Field, "clustermaster.ringstore.v1.StatusReply.lacking", 0, 2},
 	{Command, "Audited", 23, 2},
 	{Record, "audit", 10, 2},
+	{Command, "SetGitRefs", 80, 2},
+	{Command, "ChangeGit", 81, 2},
+	{Record, "git", 80, 2},
+	{RPC, "/clustermaster.git.v1.Git/Pack", 0, 2},
+	{RPC, "/clustermaster.git.v1.Git/Hold", 0, 2},
+	{RPC, "/clustermaster.git.v1.Git/Update", 0, 2},
+	{RPC, "/clustermaster.git.v1.Git/Status", 0, 2},
 }, later...)

@@ -40,6 +40,7 @@ import (
 	"clustermaster/serve/event"
 	"clustermaster/serve/event/localbus"
 	"clustermaster/serve/fileserver"
+	"clustermaster/serve/gitfs"
 	"clustermaster/serve/master"
 	"clustermaster/serve/operator"
 	"clustermaster/serve/orders"
@@ -97,6 +98,7 @@ type rooms struct {
 	files       *fileserver.Server // file_roots
 	render      *render.Renderer
 	items       *fileserver.Server // pillar_roots
+	git         *gitfs.Store       // nil without remotes
 	auth        *auth.Auth
 	keyOrders   *keystore.Orders
 	keyLists    *orders.Keys
@@ -314,6 +316,9 @@ func (r *rooms) openMaster(ctx context.Context) error {
 		return err
 	}
 	r.openOrders(ctx)
+	if err := r.openGit(); err != nil {
+		return err
+	}
 	if err := r.openPillars(); err != nil {
 		return err
 	}
@@ -361,6 +366,9 @@ func (r *rooms) openMaster(ctx context.Context) error {
 		r.node.RegisterRPC(r.rpc)
 		r.store.RegisterRPC(r.rpc)
 		r.roots.RegisterRPC(r.rpc)
+		if r.git != nil {
+			r.git.RegisterRPC(r.rpc)
+		}
 		r.mesh.RegisterRPC(r.rpc)
 		r.master.RegisterRPC(r.rpc)
 		nextlevel.Register(r.rpc)
@@ -469,6 +477,9 @@ func (r *rooms) run(ctx context.Context) error {
 	}
 	if r.roots != nil {
 		upper.Go(func() error { return r.roots.Run(uctx) })
+	}
+	if r.git != nil {
+		upper.Go(func() error { defer r.git.Close(); return r.git.Run(uctx) })
 	}
 	upper.Go(func() error { return r.reactor.Run(uctx) })
 	if r.userKeys != nil {

@@ -77,7 +77,8 @@ func (r *rooms) openFunctions() error {
 		runner.CacheBanks(cacheBanks{r.banks}, o.CacheDir),
 		runner.Pillar(pillar.Shown{Compiler: r.pillar, Data: r.data}, r.orders),
 		runner.Mine(mines(func() *master.Master { return r.master }), r.orders),
-		runner.Fileserver(servedFiles{r.files, r.fileChanges}),
+		runner.Fileserver(servedFiles{r}),
+		runner.Git(gitRemotes{r}),
 		runner.Pushed(pushedFiles{r.pushed, filepath.Join(o.CacheDir, "minions")}, r.orders),
 		runner.Config(func() value.Map { m, _ := settings.Value(o.Extra).(value.Map); return m }),
 		runner.Documentation(

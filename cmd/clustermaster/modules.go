@@ -42,20 +42,6 @@ func (r *rooms) onMaster() modules.OnMaster {
 	return modules.OnMaster{Modules: r.hosted, ID: r.opts.ID, Opts: opts}
 }
 
-// servedFiles are file_roots for the family fileserver.
-type servedFiles struct {
-	*fileserver.Server
-	changed func(fileserver.Changes)
-}
-
-func (f servedFiles) Update(ctx context.Context) error {
-	changes, err := f.Look(ctx)
-	if err == nil {
-		f.changed(changes)
-	}
-	return err
-}
-
 // fileChanges fires the event of an update with fileserver_events: once in the cluster, for every master finds the same in its own tree.
 func (r *rooms) fileChanges(c fileserver.Changes) {
 	if r.opts.Extra["fileserver_events"] == true && r.node.IsLeader() {

@@ -46,6 +46,7 @@ func (r *rooms) openPillars() error {
 			found, err := target.Match(ctx, "compound", compound, "", r.targets(), true)
 			return found.Minions, err
 		},
+		Git: r.gitFolders,
 	}, settings.Pillar(o), r.log, r.reg)
 	return nil
 }

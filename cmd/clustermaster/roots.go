@@ -48,6 +48,7 @@ func (r *rooms) syncState() cluster.SyncState {
 		return cluster.SyncState{}
 	}
 	joining, p := r.roots.Joining()
+	joining = joining || r.git != nil && !r.node.InRing() && r.git.Behind()
 	s := cluster.SyncState{Joining: joining, Bytes: p.Bytes, BytesTotal: p.BytesTotal, Rate: p.Rate, ETA: p.ETA(), Trouble: r.roots.Trouble()}
 	s.FileHead, s.PillarHead = r.roots.Heads()
 	return s

@@ -31,7 +31,8 @@ func Pillar(o *config.Options) pillar.Options {
 		IncludesOverrideSLS: o.PillarIncludesOverrideSLS, SafeRenderError: o.PillarSafeRenderError, PillarOpts: o.PillarOpts,
 		ExtPillarFirst: o.ExtPillarFirst, OnDemandExtPillar: o.OnDemandExtPillar,
 		DecryptPillarDelimiter: o.DecryptPillarDelimiter, DecryptPillarDefault: o.DecryptPillarDefault, DecryptPillarRenderers: o.DecryptPillarRenderers,
-		Cache: o.PillarCache, CacheTTL: o.PillarCacheTTL, MaxSize: o.MaxPillarSize, Timeout: o.PillarTimeout,
+		GitIncludes: o.Option("git_pillar_includes") != false,
+		Cache:       o.PillarCache, CacheTTL: o.PillarCacheTTL, MaxSize: o.MaxPillarSize, Timeout: o.PillarTimeout,
 	}
 	p.MasterOpts, _ = Value(o.Values()).(value.Map)
 	p.Nodegroups, _ = Value(o.Nodegroups).(value.Map)

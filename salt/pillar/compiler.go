@@ -46,6 +46,8 @@ type Options struct {
 	DecryptPillarDefault   string   // decrypt_pillar_default; "" is gpg
 	DecryptPillarRenderers []string // decrypt_pillar_renderers; nil is gpg
 
+	GitIncludes bool // git_pillar_includes: SLS files may include those of other remotes
+
 	Cache    bool          // pillar_cache
 	CacheTTL time.Duration // pillar_cache_ttl
 
@@ -83,6 +85,8 @@ type Deps struct {
 	Kept      Kept      // nil: no pillar_cache
 	// Matches lists the minions of a compound expression, for file_tree and nodegroups; nil: none match.
 	Matches func(ctx context.Context, compound any) ([]string, error)
+	// Git lists the folders that one entry git of ext_pillar gives to a request; nil: there is no git_pillar.
+	Git func(ctx context.Context, remotes []any, saltenv, pillarenv string) ([]GitFolder, error)
 }
 
 // Request is what a pillar is made from.

@@ -30,13 +30,15 @@ func extPillarNamed(name string) extPillar {
 		return nodegroups
 	case "extra_minion_data_in_pillar":
 		return extraMinionData
+	case "git":
+		return gitPillar
 	case "gpg":
 		return gpgPillar
 	}
 	return nil
 }
 
-const extPillarNames = "cmd_json, cmd_yaml, extra_minion_data_in_pillar, file_tree, gpg, nodegroups, stack"
+const extPillarNames = "cmd_json, cmd_yaml, extra_minion_data_in_pillar, file_tree, git, gpg, nodegroups, stack"
 
 // extArgs are the arguments of an ext_pillar after minion id and pillar.
 type extArgs struct {

@@ -3,110 +3,163 @@ package runner
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
+	"strings"
 
 	"clustermaster/salt/function"
 	"clustermaster/value"
 )
 
-// FileServer is file_roots as operators see them.
+// FileServer is the file server as operators see it. only names back ends; nil is all.
 type FileServer interface {
-	Envs() []string
-	List(env string) []string
-	Dirs(env string) []string
-	EmptyDirs(env string) []string
-	Links(env string) value.Map
-	// ClearListCache forgets lists and names the environments that had some.
-	ClearListCache(env string) []string
-	// Update looks for changes now and fires the event of it.
-	Update(ctx context.Context) error
+	Backends() []string
+	// Narrow reads a choice of back ends as Salt does; nil is all.
+	Narrow(choice any) []string
+	Envs(only []string) []string
+	List(env string, only []string) []string
+	Dirs(env string, only []string) []string
+	EmptyDirs(env string, only []string) []string
+	Links(env string, only []string) value.Map
+	// Forget drops lists and names for each back end the environments that had some.
+	Forget(env string, only []string) map[string][]string
+	// Update looks for changes now; remotes are those of git, none is all.
+	Update(ctx context.Context, only, remotes []string) error
+	// ClearCache drops caches and names the back ends that have some.
+	ClearCache(only []string) []string
+	// Lock locks remotes against fetches, or unlocks them, and names those that changed.
+	Lock(ctx context.Context, only []string, remote string, on bool) ([]string, error)
 }
 
-// Fileserver is the family fileserver, for the back end roots.
+// Fileserver is the family fileserver.
 func Fileserver(files FileServer) []Function {
-	names := func(list []string) any {
-		out := make([]any, len(list))
-		for i, n := range list {
-			out[i] = n
-		}
-		return out
-	}
-	list := func(name, what string, pick func(env string) any) Function {
+	list := func(name, what string, pick func(env string, only []string) any) Function {
 		return Function{
 			Name: "fileserver." + name, Params: []function.Param{function.Opt("saltenv", "base"), function.Opt("backend", nil)},
 			Doc: "List the " + what + " of an environment.\n\nExample:\n\n    salt-run fileserver." + name + " saltenv=dev",
 			Run: func(_ context.Context, c *Call) (any, error) {
-				if err := rootsOnly(c); err != nil {
+				only, err := backendsOf(files, c)
+				if err != nil {
 					return nil, err
 				}
-				return pick(c.Text("saltenv")), nil
+				return pick(c.Text("saltenv"), only), nil
 			},
 		}
 	}
-	locks := func(name, answer string) Function {
+	locks := func(name, doc, key, each, none string, on bool) Function {
 		return Function{
 			Name: "fileserver." + name, Params: []function.Param{function.Opt("backend", nil), function.Opt("remote", nil)},
-			Doc: "Only back ends with remotes have locks; roots has none.\n\nExample:\n\n    salt-run fileserver." + name,
-			Run: func(_ context.Context, c *Call) (any, error) { return answer, rootsOnly(c) },
+			Doc: doc + " roots has none.\n\nExample:\n\n    salt-run fileserver." + name + " backend=git remote='*example.org*'",
+			Run: func(ctx context.Context, c *Call) (any, error) {
+				only, err := backendsOf(files, c)
+				if err != nil {
+					return nil, err
+				}
+				ids, err := files.Lock(ctx, only, c.Text("remote"), on)
+				if err != nil || len(ids) == 0 {
+					return none, err
+				}
+				out := make([]any, len(ids))
+				for i, id := range ids {
+					out[i] = fmt.Sprintf(each, id)
+				}
+				return value.Map{{Key: key, Value: out}}, nil
+			},
 		}
 	}
 	return []Function{
-		{Name: "fileserver.envs", Params: []function.Param{function.Opt("backend", nil), function.Opt("sources", false)}, Doc: "List the environments of file_roots.\n\nExample:\n\n    salt-run fileserver.envs",
+		{Name: "fileserver.envs", Params: []function.Param{function.Opt("backend", nil), function.Opt("sources", false)}, Doc: "List the environments of the file server.\n\nExample:\n\n    salt-run fileserver.envs",
 			Run: func(_ context.Context, c *Call) (any, error) {
-				if err := rootsOnly(c); err != nil {
+				only, err := backendsOf(files, c)
+				if err != nil {
 					return nil, err
 				}
 				if c.True("sources") {
-					return []any{"roots"}, nil
+					if only == nil {
+						only = files.Backends()
+					}
+					return texts(slices.Sorted(slices.Values(only))), nil
 				}
-				envs := append([]string(nil), files.Envs()...)
+				envs := slices.Clone(files.Envs(only))
 				sort.Strings(envs)
-				return names(envs), nil
+				return texts(envs), nil
 			}},
-		list("file_list", "files", func(env string) any { return names(files.List(env)) }),
-		list("dir_list", "folders", func(env string) any { return names(files.Dirs(env)) }),
-		list("empty_dir_list", "empty folders", func(env string) any { return names(files.EmptyDirs(env)) }),
-		list("symlink_list", "links", func(env string) any { return files.Links(env) }),
-		{Name: "fileserver.update", Params: []function.Param{function.Opt("backend", nil)}, VarKwargs: true, Doc: "Look for changed files now.\n\nExample:\n\n    salt-run fileserver.update",
+		list("file_list", "files", func(env string, only []string) any { return texts(files.List(env, only)) }),
+		list("dir_list", "folders", func(env string, only []string) any { return texts(files.Dirs(env, only)) }),
+		list("empty_dir_list", "empty folders", func(env string, only []string) any { return texts(files.EmptyDirs(env, only)) }),
+		list("symlink_list", "links", func(env string, only []string) any {
+			if l := files.Links(env, only); l != nil {
+				return l
+			}
+			return value.Map{}
+		}),
+		{Name: "fileserver.update", Params: []function.Param{function.Opt("backend", nil)}, VarKwargs: true,
+			Doc: "Look for changed files now; remotes of git are fetched.\n\nremotes\n    Names or ids of git remotes; none is all.\n\n" +
+				"Example:\n\n    salt-run fileserver.update backend=git remotes=states",
 			Run: func(ctx context.Context, c *Call) (any, error) {
-				if err := rootsOnly(c); err != nil {
+				only, err := backendsOf(files, c)
+				if err != nil {
 					return nil, err
 				}
-				return true, files.Update(ctx)
+				var remotes []string
+				for _, name := range []string{"remotes", "remote"} {
+					if v, ok := c.Kwargs().Get(name); ok {
+						remotes = append(remotes, textList(v)...)
+					}
+				}
+				return true, files.Update(ctx, only, remotes)
 			}},
 		{Name: "fileserver.clear_file_list_cache", Params: []function.Param{function.Opt("saltenv", nil), function.Opt("backend", nil)},
 			Doc: "Forget the lists of files; the next question makes them anew.\n\nExample:\n\n    salt-run fileserver.clear_file_list_cache saltenv=base",
 			Run: func(_ context.Context, c *Call) (any, error) {
-				if err := rootsOnly(c); err != nil {
+				only, err := backendsOf(files, c)
+				if err != nil {
 					return nil, err
 				}
-				cleared := files.ClearListCache(c.Text("saltenv"))
-				if len(cleared) == 0 {
-					return value.Map{}, nil
+				cleared, out := files.Forget(c.Text("saltenv"), only), value.Map{}
+				for _, name := range slices.Sorted(maps.Keys(cleared)) {
+					out = append(out, value.Pair{Key: name, Value: texts(cleared[name])})
 				}
-				return value.Map{{Key: "roots", Value: names(cleared)}}, nil
+				return out, nil
 			}},
-		{Name: "fileserver.clear_cache", Params: []function.Param{function.Opt("backend", nil)}, Doc: "Only back ends with remotes have caches; roots has none.\n\nExample:\n\n    salt-run fileserver.clear_cache",
-			Run: func(_ context.Context, c *Call) (any, error) { return "No cache was cleared", rootsOnly(c) }},
-		locks("clear_lock", "No locks were removed"), locks("lock", "No locks were set"),
+		{Name: "fileserver.clear_cache", Params: []function.Param{function.Opt("backend", nil)},
+			Doc: "Drop the caches of back ends with remotes; roots has none. What was fetched stays, and is served on.\n\nExample:\n\n    salt-run fileserver.clear_cache",
+			Run: func(_ context.Context, c *Call) (any, error) {
+				only, err := backendsOf(files, c)
+				if err != nil {
+					return nil, err
+				}
+				done := files.ClearCache(only)
+				if len(done) == 0 {
+					return "No cache was cleared", nil
+				}
+				out := make([]any, len(done))
+				for i, name := range done {
+					out[i] = "The " + name + " fileserver cache was successfully cleared"
+				}
+				return value.Map{{Key: "cleared", Value: out}}, nil
+			}},
+		locks("clear_lock", "Let remotes be fetched again that fileserver.lock locked.", "cleared", "Removed update lock for gitfs remote '%s'", "No locks were removed", false),
+		locks("lock", "Lock remotes against fetches, on all masters; they are served on as they are.", "locked", "Set update lock for gitfs remote '%s'", "No locks were set", true),
 	}
 }
 
-// rootsOnly refuses other back ends by name.
-func rootsOnly(c *Call) error {
-	var asked []any
-	switch v := c.Arg("backend").(type) {
-	case nil:
-		return nil
-	case []any:
-		asked = v
-	default:
-		asked = []any{v}
-	}
-	for _, b := range asked {
-		if b != "roots" {
-			return fmt.Errorf("the file server back end %v is not here; only roots is", b)
+// backendsOf reads the parameter backend, and refuses those that are not in force by name.
+func backendsOf(files FileServer, c *Call) ([]string, error) {
+	v := c.Arg("backend")
+	full := map[string]string{"git": "gitfs", "minion": "minionfs"}
+	for _, name := range textList(v) {
+		bare := strings.TrimPrefix(name, "-")
+		if f, ok := full[bare]; ok {
+			bare = f
+		}
+		if have := files.Backends(); !slices.Contains(have, bare) {
+			if slices.Equal(have, []string{"roots"}) {
+				return nil, fmt.Errorf("the file server back end %v is not here; only roots is", name)
+			}
+			return nil, fmt.Errorf("the file server back end %v is not here; %s are", name, strings.Join(have, " and "))
 		}
 	}
-	return nil
+	return files.Narrow(v), nil
 }

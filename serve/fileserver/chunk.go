@@ -3,6 +3,7 @@ package fileserver
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,9 +14,9 @@ import (
 
 // serveFile answers with one piece of a file. The last piece of each file is an empty one, and names the file all the same: a
 // minion makes an empty file from it.
-func (s *Server) serveFile(load value.Map) (any, error) {
+func (s *Server) serveFile(ctx context.Context, load value.Map) (any, error) {
 	rawLoc, hasLoc := load.Get("loc")
-	f, ok := s.required(load)
+	f, ok := s.required(ctx, load)
 	if !ok || !hasLoc {
 		return value.Map{{Key: "data", Value: ""}, {Key: "dest", Value: ""}}, nil
 	}
@@ -23,7 +24,7 @@ func (s *Server) serveFile(load value.Map) (any, error) {
 	if !ok || loc < 0 {
 		return nil, fmt.Errorf("serve %s: bad position %v", f.rel, rawLoc)
 	}
-	data, err := s.piece(f, loc)
+	data, err := s.piece(ctx, f, loc)
 	if err != nil {
 		return nil, fmt.Errorf("serve %s: %w", f.rel, err)
 	}
@@ -50,7 +51,10 @@ func (s *Server) serveFile(load value.Map) (any, error) {
 }
 
 // piece reads up to file_buffer_size bytes at loc. It is not written to: others may have the same.
-func (s *Server) piece(f found, loc int64) ([]byte, error) {
+func (s *Server) piece(ctx context.Context, f found, loc int64) ([]byte, error) {
+	if f.other != nil {
+		return f.other.Piece(ctx, loc, s.opts.BufferSize)
+	}
 	at, keep := marksOf(f.info)
 	keep = keep && at.size <= maxKeptFile
 	if keep {

@@ -1,6 +1,7 @@
 package fileserver
 
 import (
+	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +16,9 @@ type found struct {
 	path string // absolute
 	rel  string // normalised, as the minion knows it
 	info fs.FileInfo
+
+	other File // of another back end; nil: of file_roots
+	back  string
 }
 
 // text returns a field that is text, or bytes for names that are not UTF-8.
@@ -30,7 +34,7 @@ func text(load value.Map, key string) (string, bool) {
 
 // find looks a path up in an environment; both may be changed by a query in the path ("x?saltenv=dev"). Absent files, and all
 // that may not be served, are not found.
-func (s *Server) find(path, env string) (found, bool) {
+func (s *Server) find(ctx context.Context, path, env string) (found, bool) {
 	if path == "" || len(path) > maxPath || filepath.IsAbs(path) || strings.Contains(path, "../") || strings.ContainsRune(path, 0) {
 		return found{}, false
 	}
@@ -41,11 +45,11 @@ func (s *Server) find(path, env string) (found, bool) {
 		path = bare
 		query, _, _ = strings.Cut(query, "?")
 		for _, arg := range strings.Split(query, "&") {
-			switch key, val, _ := strings.Cut(arg, "="); key {
+			switch key, value, _ := strings.Cut(arg, "="); key {
 			case "saltenv":
-				env = val
+				env = value
 			case "index":
-				index = val
+				index = value
 			}
 		}
 	}
@@ -53,6 +57,25 @@ func (s *Server) find(path, env string) (found, bool) {
 	if filepath.IsAbs(path) || path == ".." || strings.HasPrefix(path, "../") {
 		return found{}, false
 	}
+	for _, b := range s.order {
+		if b.Name() == Roots {
+			if f, ok := s.inRoots(path, env, index); ok {
+				return f, true
+			}
+			continue
+		}
+		f, ok, err := b.Find(ctx, path, env)
+		if err != nil {
+			s.log.Warn("a back end can't look a file up", "backend", b.Name(), "env", env, "path", path, "err", err)
+		} else if ok {
+			return found{path: f.Path(), rel: f.Rel(), other: f, back: b.Name()}, true
+		}
+	}
+	return found{}, false
+}
+
+// inRoots looks a clean relative path up in file_roots; index chooses one root, "" all.
+func (s *Server) inRoots(path, env, index string) (found, bool) {
 	roots := s.roots(env)
 	if index != "" {
 		i, err := strconv.Atoi(index)
@@ -85,7 +108,7 @@ func (s *Server) inRoot(root, rel string) (found, bool) {
 	if !s.opts.FollowSymlinks && !inside(root, full) {
 		return found{}, false
 	}
-	return found{path: full, rel: rel, info: info}, true
+	return found{path: full, rel: rel, info: info, back: Roots}, true
 }
 
 // inside reports whether what a path leads to lies below the root.
@@ -102,15 +125,22 @@ func inside(root, full string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-func (s *Server) fileFind(load value.Map) value.Map {
+func (s *Server) fileFind(ctx context.Context, load value.Map) (any, error) {
 	path, _ := text(load, "path")
-	f, ok := s.find(path, saltenv(load))
+	f, ok := s.find(ctx, path, saltenv(load))
 	if !ok {
-		return value.Map{{Key: "path", Value: ""}, {Key: "rel", Value: ""}}
+		return value.Map{{Key: "path", Value: ""}, {Key: "rel", Value: ""}}, nil
 	}
 	return value.Map{
-		{Key: "path", Value: f.path}, {Key: "rel", Value: f.rel}, {Key: "stat", Value: stat(f.info)}, {Key: "back", Value: "roots"},
+		{Key: "path", Value: f.path}, {Key: "rel", Value: f.rel}, {Key: "stat", Value: f.stat()}, {Key: "back", Value: f.back},
+	}, nil
+}
+
+func (f found) stat() []any {
+	if f.other != nil {
+		return f.other.Stat()
 	}
+	return stat(f.info)
 }
 
 // saltenv is the environment asked for, where it has a default.
@@ -122,11 +152,11 @@ func saltenv(load value.Map) string {
 }
 
 // required finds the file of a load that must have a path and an environment.
-func (s *Server) required(load value.Map) (found, bool) {
+func (s *Server) required(ctx context.Context, load value.Map) (found, bool) {
 	path, hasPath := text(load, "path")
 	env, hasEnv := text(load, "saltenv")
 	if !hasPath || !hasEnv {
 		return found{}, false
 	}
-	return s.find(path, env)
+	return s.find(ctx, path, env)
 }

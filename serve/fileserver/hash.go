@@ -26,6 +26,9 @@ const settled = 2 * time.Second
 
 // sum hashes a file, or remembers its hash while time and size of it are the same.
 func (s *Server) sum(ctx context.Context, f found) (string, error) {
+	if f.other != nil {
+		return f.other.Sum(ctx)
+	}
 	s.hashMu.Lock()
 	known, ok := s.hashes[f.path]
 	s.hashMu.Unlock()
@@ -95,7 +98,7 @@ func open(path string) (*os.File, fs.FileInfo, error) {
 }
 
 func (s *Server) fileHash(ctx context.Context, load value.Map) (any, error) {
-	f, ok := s.required(load)
+	f, ok := s.required(ctx, load)
 	if !ok {
 		return "", nil // exactly this: a minion takes an empty map for a file
 	}
@@ -107,7 +110,7 @@ func (s *Server) fileHash(ctx context.Context, load value.Map) (any, error) {
 }
 
 func (s *Server) hashAndStat(ctx context.Context, load value.Map) (any, error) {
-	f, ok := s.required(load)
+	f, ok := s.required(ctx, load)
 	if !ok {
 		return []any{"", nil}, nil
 	}
@@ -115,5 +118,5 @@ func (s *Server) hashAndStat(ctx context.Context, load value.Map) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []any{value.Map{{Key: "hash_type", Value: s.opts.HashType}, {Key: "hsum", Value: sum}}, stat(f.info)}, nil
+	return []any{value.Map{{Key: "hash_type", Value: s.opts.HashType}, {Key: "hsum", Value: sum}}, f.stat()}, nil
 }

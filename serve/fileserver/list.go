@@ -1,6 +1,7 @@
 package fileserver
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -120,6 +121,16 @@ func (s *Server) of(env string) *lists {
 // ClearListCache drops the cached lists of an environment, "" for all, as salt-run fileserver.clear_file_list_cache does, and names the
 // environments that had some.
 func (s *Server) ClearListCache(env string) []string {
+	var out []string
+	for _, names := range s.Forget(env, nil) {
+		out = append(out, names...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// forgetRoots is ClearListCache for file_roots.
+func (s *Server) forgetRoots(env string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []string
@@ -134,12 +145,12 @@ func (s *Server) ClearListCache(env string) []string {
 }
 
 // list answers with one of the lists.
-func (s *Server) list(load value.Map, pick func(*lists) []string) (any, error) {
+func (s *Server) list(ctx context.Context, load value.Map, pick func(Lists) []string) (any, error) {
 	env, ok := text(load, "saltenv")
 	if !ok {
 		return []any{}, nil
 	}
-	names, prefix := pick(s.of(env)), prefixOf(load)
+	names, prefix := pick(s.ListsOf(ctx, env, s.asked(load))), prefixOf(load)
 	out := make([]string, 0, len(names))
 	for _, name := range names {
 		if strings.HasPrefix(name, prefix) {
@@ -149,14 +160,66 @@ func (s *Server) list(load value.Map, pick func(*lists) []string) (any, error) {
 	return out, nil
 }
 
-func (s *Server) links(load value.Map) (any, error) {
+// asked are the back ends that a load narrows its question to (fsbackend); nil for all.
+func (s *Server) asked(load value.Map) []string {
+	v, ok := load.Get("fsbackend")
+	if !ok || v == nil {
+		return nil
+	}
+	return s.Narrow(v)
+}
+
+// Narrow reads a choice of back ends as Salt does: names, or only names with a minus that are left
+// out; a text with commas or a list. Unknown ones are passed over. nil chooses all.
+func (s *Server) Narrow(v any) []string {
+	var names []string
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case string:
+		if v == "" {
+			return nil
+		}
+		names = strings.Split(v, ",")
+	case []any:
+		for _, e := range v {
+			name, _ := e.(string)
+			names = append(names, name)
+		}
+		if len(names) == 0 {
+			return nil
+		}
+	default:
+		return []string{}
+	}
+	full := map[string]string{"git": "gitfs", "minion": "minionfs"}
+	minus := !slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, "-") })
+	var out []string
+	for _, have := range s.Backends() {
+		in := slices.ContainsFunc(names, func(n string) bool {
+			if n = strings.TrimSpace(n); minus {
+				n = n[1:]
+			}
+			return n == have || full[n] == have
+		})
+		if in != minus {
+			out = append(out, have)
+		}
+	}
+	if out == nil {
+		return []string{}
+	}
+	return out
+}
+
+func (s *Server) links(ctx context.Context, load value.Map) (any, error) {
 	env, ok := text(load, "saltenv")
 	if !ok {
 		return value.Map{}, nil
 	}
 	prefix := prefixOf(load)
 	out := value.Map{}
-	for _, p := range s.of(env).links {
+	for _, p := range s.ListsOf(ctx, env, s.asked(load)).Links {
 		if strings.HasPrefix(p.Key.(string), prefix) {
 			out = append(out, p)
 		}

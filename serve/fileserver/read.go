@@ -1,6 +1,7 @@
 package fileserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,17 +10,19 @@ import (
 )
 
 // List returns the sorted paths of an environment's files. It is not written to.
-func (s *Server) List(env string) []string { return s.of(env).files }
+func (s *Server) List(env string) []string { return s.ListsOf(context.Background(), env, nil).Files }
 
 // Dirs returns the sorted paths of an environment's folders. It is not written to.
-func (s *Server) Dirs(env string) []string { return s.of(env).dirs }
+func (s *Server) Dirs(env string) []string { return s.ListsOf(context.Background(), env, nil).Dirs }
 
 // EmptyDirs returns the sorted paths of an environment's empty folders. It is not written to.
-func (s *Server) EmptyDirs(env string) []string { return s.of(env).emptyDirs }
+func (s *Server) EmptyDirs(env string) []string {
+	return s.ListsOf(context.Background(), env, nil).EmptyDirs
+}
 
 // Links returns an environment's links and their texts. It is not written to.
 func (s *Server) Links(env string) value.Map {
-	if l := s.of(env).links; l != nil {
+	if l := s.ListsOf(context.Background(), env, nil).Links; l != nil {
 		return l
 	}
 	return value.Map{}
@@ -30,9 +33,17 @@ const maxRead = 64 << 20
 
 // Read returns the content of a file that may be served, and where it lies on disk; found is false for all others.
 func (s *Server) Read(env, path string) (abs string, data []byte, found bool, err error) {
-	f, ok := s.find(path, env)
+	ctx := context.Background()
+	f, ok := s.find(ctx, path, env)
 	if !ok {
 		return "", nil, false, nil
+	}
+	if f.other != nil {
+		data, err = f.other.Whole(ctx, maxRead)
+		if err != nil {
+			return "", nil, false, fmt.Errorf("read %s: %w", f.rel, err)
+		}
+		return f.path, data, true, nil
 	}
 	file, info, err := open(f.path)
 	if err != nil {

@@ -276,7 +276,7 @@ func TestEnvironmentStaysInside(t *testing.T) {
 	for env, want := range map[string]string{
 		"qa": root + "/qa/f", "feature/x": root + "/feature/x/f", "..": "", "../..": "", "qa/../..": "", "": "", "/": "", ".": "", "q\x00a": "", "qa/": "", anyEnv: "",
 	} {
-		f, _ := s.find("f", env)
+		f, _ := s.find(t.Context(), "f", env)
 		if f.path != want {
 			t.Errorf("environment %q serves %q, want %q", env, f.path, want)
 		}
@@ -482,7 +482,7 @@ func TestLoopsAndPipes(t *testing.T) {
 	if got := s.of("base").files; !slices.Equal(got, []string{"d/f", "pipe"}) {
 		t.Errorf("got %v", got)
 	}
-	if _, ok := s.find("pipe", "base"); ok {
+	if _, ok := s.find(t.Context(), "pipe", "base"); ok {
 		t.Error("a pipe is served")
 	}
 	if _, _, err := open(filepath.Join(root, "pipe")); err == nil {
@@ -509,7 +509,7 @@ func FuzzFind(f *testing.F) {
 		f.Add(path, env)
 	}
 	f.Fuzz(func(t *testing.T, path, env string) {
-		found, ok := s.find(path, env)
+		found, ok := s.find(t.Context(), path, env)
 		if !ok {
 			return
 		}

@@ -58,6 +58,7 @@ const (
 type Server struct {
 	opts    Options
 	log     *slog.Logger
+	order   []Backend // in which files are looked up
 	newHash func() hash.Hash
 	hashing chan struct{}
 
@@ -140,11 +141,15 @@ func New(o Options, log *slog.Logger, reg prometheus.Registerer) (*Server, error
 			Name: "clustermaster_fileserver_kept_bytes", Help: fmt.Sprintf("Bytes of small files kept in memory, at most %d.", maxKept),
 		}, func() float64 { return float64(s.contents.size()) }))
 	}
+	s.Use([]string{Roots})
 	return s, nil
 }
 
-// Envs lists the environments as configured.
-func (s *Server) Envs() []string {
+// Envs lists the environments of all back ends.
+func (s *Server) Envs() []string { return s.EnvsOf(nil) }
+
+// rootEnvs lists the environments of file_roots as configured.
+func (s *Server) rootEnvs() []string {
 	out := make([]string, len(s.opts.Roots))
 	for i, e := range s.opts.Roots {
 		out[i] = e.Name
@@ -159,21 +164,21 @@ func (s *Server) Serve(ctx context.Context, cmd string, load value.Map) (any, er
 	case "_file_envs":
 		return s.Envs(), nil
 	case "_file_list":
-		return s.list(load, func(l *lists) []string { return l.files })
+		return s.list(ctx, load, func(l Lists) []string { return l.Files })
 	case "_file_list_emptydirs":
-		return s.list(load, func(l *lists) []string { return l.emptyDirs })
+		return s.list(ctx, load, func(l Lists) []string { return l.EmptyDirs })
 	case "_dir_list":
-		return s.list(load, func(l *lists) []string { return l.dirs })
+		return s.list(ctx, load, func(l Lists) []string { return l.Dirs })
 	case "_symlink_list":
-		return s.links(load)
+		return s.links(ctx, load)
 	case "_file_find":
-		return s.fileFind(load), nil
+		return s.fileFind(ctx, load)
 	case "_file_hash":
 		return s.fileHash(ctx, load)
 	case "_file_hash_and_stat":
 		return s.hashAndStat(ctx, load)
 	case "_serve_file":
-		return s.serveFile(load)
+		return s.serveFile(ctx, load)
 	}
 	return nil, fmt.Errorf("file command %q: unknown", cmd)
 }

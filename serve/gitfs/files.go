@@ -1,0 +1,443 @@
+package gitfs
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"clustermaster/serve/fileserver"
+	"clustermaster/value"
+)
+
+// smallContent is how many bytes a content may have to be kept in memory; larger ones lie in files.
+const smallContent = 64 << 10
+
+// lists are the names of one environment.
+type lists = fileserver.Lists
+
+var _ fileserver.Backend = (*Store)(nil)
+
+// Name implements fileserver.Backend, as do the next four.
+func (*Store) Name() string { return RoleFiles }
+
+// Envs lists the environments, sorted.
+func (s *Store) Envs() []string { return s.view.Load().envs }
+
+// envsOf works out which environments the refs of remotes make.
+func envsOf(remotes []*bound) []string {
+	seen := make(map[string]bool)
+	for _, b := range remotes {
+		add := func(env string) {
+			if b.exposed(env) {
+				seen[env] = true
+			}
+		}
+		if isHex(b.Base) {
+			add("base")
+		}
+		for _, envs := range b.byRef {
+			for _, env := range envs {
+				add(env)
+			}
+		}
+		for name := range b.refs {
+			ref := ""
+			if rest, ok := strings.CutPrefix(name, "refs/remotes/"); ok && slices.Contains(b.RefTypes, "branch") {
+				if _, ref, ok = strings.Cut(rest, "/"); !ok || ref == "" {
+					ref = rest
+				}
+			} else if rest, ok := strings.CutPrefix(name, "refs/tags/"); ok && slices.Contains(b.RefTypes, "tag") {
+				ref = rest
+			}
+			switch _, mapped := b.byRef[ref]; {
+			case ref == "" || mapped:
+			case ref == b.Base:
+				add("base")
+			case !b.NoMapping:
+				add(ref)
+			}
+		}
+	}
+	return sorted(seen)
+}
+
+// asked reports whether an environment is looked for in a remote at all.
+func (v *view) asked(b *bound, env string) bool {
+	if b.Fallback != "" || isHex(env) {
+		return true
+	}
+	_, in := slices.BinarySearch(v.envs, env)
+	return in
+}
+
+// target finds what an environment of a remote is served from.
+func (b *bound) target(ctx context.Context, env string) (target, error) {
+	if t, ok := b.targets.Load(env); ok {
+		return t.(target), nil
+	}
+	t, err := b.find(ctx, env)
+	if err != nil && !errors.Is(err, errMissing) {
+		return target{}, err
+	}
+	if t.tree != "" && len(env) <= maxRefLen { // names that minions make up are not kept
+		b.targets.Store(env, t)
+	}
+	return t, nil
+}
+
+func (b *bound) find(ctx context.Context, env string) (target, error) {
+	if !b.exposed(env) {
+		return target{}, nil
+	}
+	if pin, ok := b.pins[env]; ok {
+		return b.commit(ctx, pin.Commit)
+	}
+	ref, ok := b.ref(env)
+	if !ok {
+		return target{}, nil
+	}
+	for _, name := range []string{ref, b.Fallback} {
+		if name == "" {
+			continue
+		}
+		if _, t, err := b.resolve(ctx, name); err == nil && t.tree != "" || err != nil && !errors.Is(err, errMissing) {
+			return t, err
+		}
+	}
+	return target{}, nil
+}
+
+// resolve finds the commit of a name as ref_types say, and the ref that it stands for; "" is a commit's own id.
+func (b *bound) resolve(ctx context.Context, name string) (ref string, t target, err error) {
+	for _, kind := range b.RefTypes {
+		var refs []string
+		switch kind {
+		case "branch":
+			refs = []string{"refs/remotes/origin/" + name}
+		case "tag":
+			refs = []string{"refs/tags/" + name}
+		case "sha":
+			if abbreviated.MatchString(name) {
+				if t, err := b.commit(ctx, strings.ToLower(name)); err == nil {
+					return "", t, nil
+				} else if !errors.Is(err, errMissing) {
+					return "", t, err
+				}
+			}
+			refs = []string{name, "refs/" + name, "refs/tags/" + name, "refs/remotes/" + name}
+		}
+		for _, ref := range refs {
+			if id, ok := b.refs[ref]; ok {
+				t, err := b.commit(ctx, id)
+				return ref, t, err
+			}
+		}
+	}
+	return "", target{}, nil
+}
+
+var abbreviated = regexp.MustCompile(`^[0-9a-fA-F]{4,64}$`)
+
+func (b *bound) commit(ctx context.Context, id string) (target, error) {
+	commit, tree, err := b.m.commitTree(ctx, id)
+	return target{commit, tree}, err
+}
+
+// base is the tree of an environment's root; the zero value if there is none.
+func (b *bound) base(ctx context.Context, env string) (node, error) {
+	t, err := b.target(ctx, env)
+	if err != nil || t.tree == "" {
+		return node{}, err
+	}
+	root := b.Root(env)
+	if root == "" {
+		return node{modeFolder, t.tree}, nil
+	}
+	n, err := b.m.at(ctx, t.tree, path.Clean(root))
+	if errors.Is(err, errMissing) || err == nil && !n.is(modeFolder) {
+		return node{}, nil
+	}
+	return n, err
+}
+
+// Lists lists an environment's files.
+func (s *Store) Lists(ctx context.Context, env string) (lists, error) {
+	v := s.view.Load()
+	type part struct {
+		b    *bound
+		tree string
+	}
+	var parts []part
+	key := env
+	for _, b := range v.files {
+		if !v.asked(b, env) {
+			continue
+		}
+		n, err := b.base(ctx, env)
+		if err != nil {
+			return lists{}, fmt.Errorf("remote %s: %w", b.Label(), err)
+		}
+		if n.id != "" {
+			parts = append(parts, part{b, n.id})
+			key += "\x00" + b.key + b.ID + n.id
+		}
+	}
+	if l, ok := s.caches.lists.get(key); ok {
+		return *l, nil
+	}
+	files, dirs, links := map[string]bool{}, map[string]bool{}, map[string]string{}
+	for _, p := range parts {
+		mount := p.b.Mountpoint(env)
+		if mount != "" {
+			dirs[mount] = true
+		}
+		if err := s.listTree(ctx, p.b, p.tree, mount, files, dirs, links); err != nil {
+			return lists{}, fmt.Errorf("remote %s: %w", p.b.Label(), err)
+		}
+	}
+	l := lists{Files: sorted(files), Dirs: sorted(dirs)}
+	for _, name := range sorted(links) {
+		l.Links = append(l.Links, value.Pair{Key: name, Value: links[name]})
+	}
+	cost := 256
+	for _, list := range [][]string{l.Files, l.Dirs} {
+		for _, name := range list {
+			cost += len(name) + 16
+		}
+	}
+	s.caches.lists.put(key, &l, cost+64*len(l.Links))
+	return l, nil
+}
+
+func (s *Store) listTree(ctx context.Context, b *bound, tree, mount string, files, dirs map[string]bool, links map[string]string) error {
+	unsafe, err := b.m.walk(ctx, tree, func(w walked) error {
+		name := path.Join(mount, w.path)
+		switch {
+		case w.is(modeFolder):
+			dirs[name] = true
+		case w.is(modeLink):
+			files[name] = true
+			_, to, err := b.m.whole(ctx, w.id, "blob", maxLinkText)
+			if err != nil && !errors.Is(err, errMissing) {
+				return err
+			}
+			if clean := bytes.ToValidUTF8(to, nil); len(clean) == len(to) && err == nil {
+				links[name] = string(to)
+			}
+		default:
+			files[name] = true
+		}
+		return nil
+	})
+	if unsafe > 0 {
+		s.once("names of files are unsafe or not UTF-8; they are left out", b.Label()+tree, "remote", b.Label(), "n", unsafe)
+	}
+	return err
+}
+
+// once logs a warning that was not logged before.
+func (s *Store) once(text, key string, args ...any) {
+	if _, said := s.warned.LoadOrStore(text+key, true); !said {
+		s.log.Warn(text, args...)
+	}
+}
+
+// Find looks a file up: the first remote that has it wins.
+func (s *Store) Find(ctx context.Context, name, env string) (fileserver.File, bool, error) {
+	v := s.view.Load()
+	for _, b := range v.files {
+		mount := b.Mountpoint(env)
+		if mount != "" && !strings.HasPrefix(name, mount+"/") || !v.asked(b, env) {
+			continue
+		}
+		t, err := b.target(ctx, env)
+		if err != nil {
+			return nil, false, fmt.Errorf("remote %s: %w", b.Label(), err)
+		}
+		if t.tree == "" {
+			continue
+		}
+		rel := path.Join(b.Root(env), strings.TrimLeft(strings.TrimPrefix(name, mount), "/"))
+		n, err := b.m.follow(ctx, t.tree, rel)
+		if errors.Is(err, errMissing) {
+			continue
+		}
+		if err != nil {
+			return nil, false, fmt.Errorf("remote %s: %w", b.Label(), err)
+		}
+		return &content{s: s, m: b.m, node: n, rel: name, path: filepath.Join(s.opts.CacheDir, RoleFiles, "refs", env, name)}, true, nil
+	}
+	return nil, false, nil
+}
+
+// Forget drops all lists; they are not kept by environment.
+func (s *Store) Forget(env string) []string {
+	s.caches.lists.clear()
+	if env != "" {
+		if _, in := slices.BinarySearch(s.Envs(), env); !in {
+			return nil
+		}
+		return []string{env}
+	}
+	return s.Envs()
+}
+
+// content is a file of a repository.
+type content struct {
+	s         *Store
+	m         *mirror
+	node      node
+	rel, path string
+}
+
+func (c *content) Path() string { return c.path }
+func (c *content) Rel() string  { return c.rel }
+func (c *content) Stat() []any  { return []any{int64(c.node.mode)} }
+
+// small returns the content if it is small; else file is where it lies.
+func (c *content) small(ctx context.Context) (data []byte, file string, err error) {
+	if data, ok := c.s.caches.blobs.get(c.node.id); ok {
+		return data, "", nil
+	}
+	file = filepath.Join(c.s.caches.folder, c.node.id[:2], c.node.id)
+	if _, err := os.Stat(file); err == nil {
+		return nil, file, nil
+	}
+	lock, _ := c.s.writing.LoadOrStore(c.node.id, &sync.Mutex{})
+	lock.(*sync.Mutex).Lock()
+	defer lock.(*sync.Mutex).Unlock()
+	defer c.s.writing.Delete(c.node.id)
+	err = c.m.object(ctx, c.node.id, func(_, kind string, size int64, from io.Reader) error {
+		switch {
+		case kind != "blob":
+			return errMissing
+		case size <= smallContent:
+			file, data = "", make([]byte, size)
+			_, err := io.ReadFull(from, data)
+			return err
+		}
+		if err := c.s.opts.Low(); err != nil {
+			return err
+		}
+		return writeContent(file, from)
+	})
+	if err == nil && file == "" {
+		c.s.caches.blobs.put(c.node.id, data, len(data)+128)
+	}
+	return data, file, err
+}
+
+// writeContent writes a file that is there as a whole or not at all.
+func writeContent(file string, from io.Reader) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, from)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+func (c *content) Piece(ctx context.Context, loc int64, n int) ([]byte, error) {
+	data, file, err := c.small(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if file == "" {
+		from := min(loc, int64(len(data)))
+		return data[from:min(from+int64(n), int64(len(data)))], nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	buf := make([]byte, max(0, min(int64(n), info.Size()-loc)))
+	got, err := f.ReadAt(buf, loc)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return buf[:got], err
+}
+
+func (c *content) Sum(ctx context.Context) (string, error) {
+	if sum, ok := c.s.caches.sums.get(c.node.id); ok {
+		return sum, nil
+	}
+	data, file, err := c.small(ctx)
+	if err != nil {
+		return "", err
+	}
+	h := c.s.opts.NewHash()
+	if file == "" {
+		h.Write(data)
+	} else {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		if _, err := io.Copy(h, f); err != nil {
+			return "", err
+		}
+	}
+	sum := hex.EncodeToString(h.Sum(nil))
+	c.s.caches.sums.put(c.node.id, sum, len(sum)+160)
+	return sum, nil
+}
+
+func (c *content) Whole(ctx context.Context, most int64) ([]byte, error) {
+	data, file, err := c.small(ctx)
+	if err != nil || file == "" {
+		return data, err
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > most {
+		return nil, fmt.Errorf("larger than %d bytes", most)
+	}
+	return os.ReadFile(file)
+}
+
+// contentAge is how long a large content that nobody asks for lies in a file.
+const contentAge = 24 * time.Hour
+
+// dropContents removes files of contents that are old; they are made anew when they are asked for.
+func (s *Store) dropContents(before time.Time) {
+	folders, _ := os.ReadDir(s.caches.folder)
+	for _, d := range folders {
+		dir := filepath.Join(s.caches.folder, d.Name())
+		files, _ := os.ReadDir(dir)
+		for _, f := range files {
+			if info, err := f.Info(); err == nil && info.ModTime().Before(before) {
+				_ = os.Remove(filepath.Join(dir, f.Name()))
+			}
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package gitfs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Bounds of one run of git.
+const (
+	maxStderr = 64 << 10 // bytes of messages that are kept
+	killGrace = 5 * time.Second
+)
+
+// askpass answers git's and ssh's questions for credentials. They reach it by the environment, so
+// they are on no command line. It answers for the remote's own host alone: a redirect gets nothing.
+const askpass = `#!/bin/sh
+# Made by clustermaster. Answers git and ssh with the credentials of one remote.
+case "$1" in
+    Username*"://$CM_GIT_HOST'"*) printf '%s\n' "$CM_GIT_USER" ;;
+    Password*"://$CM_GIT_HOST'"* | Password*"@$CM_GIT_HOST'"*) printf '%s\n' "$CM_GIT_PASSWORD" ;;
+    *assphrase*) [ -n "$CM_GIT_PASSPHRASE" ] && printf '%s\n' "$CM_GIT_PASSPHRASE" ;;
+    *) exit 1 ;;
+esac
+`
+
+// program is the installed git and how it is run.
+type program struct {
+	path    string
+	dir     string // of this package: askpass lies there
+	timeout time.Duration
+}
+
+func newProgram(path, dir string, timeout time.Duration) (*program, error) {
+	if path == "" {
+		var err error
+		if path, err = exec.LookPath("git"); err != nil {
+			return nil, errors.New("git is not installed; install the package git")
+		}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make folder for git: %w", err)
+	}
+	ask := filepath.Join(dir, "askpass")
+	if err := os.WriteFile(ask, []byte(askpass), 0o700); err != nil {
+		return nil, fmt.Errorf("write askpass: %w", err)
+	}
+	return &program{path: path, dir: dir, timeout: timeout}, nil
+}
+
+// kept are the variables of this process that git may see: where programs, home, certificates and
+// the agent are, and the proxies of the machine.
+var kept = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR",
+	"GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "XDG_CONFIG_HOME",
+}
+
+// locked is the configuration that holds whatever the machine's files or a repository say.
+var locked = [][2]string{
+	{"core.hooksPath", "/dev/null"},
+	{"core.fsmonitor", "false"},
+	{"core.askPass", ""},
+	{"protocol.allow", "never"},
+	{"protocol.file.allow", "always"},
+	{"protocol.git.allow", "always"},
+	{"protocol.ssh.allow", "always"},
+	{"protocol.http.allow", "always"},
+	{"protocol.https.allow", "always"},
+	{"fetch.recurseSubmodules", "false"},
+	{"submodule.recurse", "false"},
+	{"fetch.writeCommitGraph", "false"},
+	{"gc.auto", "0"},
+	{"maintenance.auto", "false"},
+	{"advice.detachedHead", "false"},
+	{"http.lowSpeedLimit", "1"},
+	{"http.lowSpeedTime", "60"},
+}
+
+// environment is all that git sees.
+func (p *program) environment(r *Remote, extra ...[2]string) []string {
+	var env []string
+	for _, name := range kept {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	env = append(env, "LC_ALL=C", "LANGUAGE=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0",
+		"GIT_NO_LAZY_FETCH=1", "GCM_INTERACTIVE=never", "GIT_ADVICE=0")
+	conf := slices.Concat(locked, extra)
+	if r != nil {
+		env, conf = p.withAccess(env, conf, r)
+	}
+	env = append(env, "GIT_CONFIG_COUNT="+strconv.Itoa(len(conf)))
+	for i, kv := range conf {
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, kv[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, kv[1]))
+	}
+	return env
+}
+
+// withAccess adds what reaching one remote needs.
+func (p *program) withAccess(env []string, conf [][2]string, r *Remote) ([]string, [][2]string) {
+	a := r.Access
+	ask := filepath.Join(p.dir, "askpass")
+	ssh := "ssh -o ConnectTimeout=30 -o ServerAliveInterval=15"
+	if a.Privkey != "" {
+		ssh += " -o IdentitiesOnly=yes -i " + quoted(a.Privkey)
+	}
+	if a.Passphrase == "" {
+		ssh += " -o BatchMode=yes"
+	} else {
+		env = append(env, "SSH_ASKPASS="+ask, "SSH_ASKPASS_REQUIRE=force", "DISPLAY=:none", "CM_GIT_PASSPHRASE="+a.Passphrase)
+	}
+	env = append(env, "GIT_SSH_COMMAND="+ssh, "GIT_SSH_VARIANT=ssh")
+	switch scheme(r.URL) {
+	case "http", "https":
+		if a.User != "" {
+			host := ""
+			if u, err := url.Parse(r.URL); err == nil {
+				host = u.Host
+			}
+			env = append(env, "GIT_ASKPASS="+ask, "CM_GIT_HOST="+host, "CM_GIT_USER="+a.User, "CM_GIT_PASSWORD="+a.Password)
+			conf = append(conf, [2]string{"credential.helper", ""}) // the option decides
+		}
+		if a.NoVerify {
+			conf = append(conf, [2]string{"http.sslVerify", "false"})
+		}
+		if a.Proxy != "" {
+			conf = append(conf, [2]string{"http.proxy", a.Proxy})
+		}
+	}
+	return env, conf
+}
+
+// quoted is one word for a shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// run is one run of git: where, with what input and environment.
+type run struct {
+	dir    string
+	remote *Remote // nil: nothing is reached
+	conf   [][2]string
+	stdin  io.Reader
+	stdout io.Writer // nil: returned
+	args   []string
+}
+
+// gitError is a git that failed, with the message that tells why.
+type gitError struct {
+	what string
+	text string
+	err  error
+}
+
+func (e *gitError) Error() string { return e.what + ": " + e.text }
+func (e *gitError) Unwrap() error { return e.err }
+
+// do runs git to its end. Its process group is killed at the timeout and when ctx ends.
+func (p *program) do(ctx context.Context, r run) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	cmd := p.command(ctx, r)
+	var out bytes.Buffer
+	told := &tail{max: maxStderr}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.stdin, &out, told
+	if r.stdout != nil {
+		cmd.Stdout = r.stdout
+	}
+	err := cmd.Run()
+	if err == nil {
+		return out.Bytes(), nil
+	}
+	text := told.reason()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		text = fmt.Sprintf("gave no end within %v and was stopped", p.timeout)
+		err = context.DeadlineExceeded
+	} else if text == "" {
+		text = err.Error()
+	}
+	if r.remote != nil {
+		text = redactAll(text, r.remote)
+	}
+	return out.Bytes(), &gitError{what: "git " + r.args[0], text: text, err: err}
+}
+
+// command makes the process: a session of its own, without a terminal.
+func (p *program) command(ctx context.Context, r run) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, p.path, r.args...) //nolint:gosec // git, with arguments that were checked
+	cmd.Dir, cmd.Env = r.dir, p.environment(r.remote, r.conf...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = killGrace
+	return cmd
+}
+
+// redactAll takes the secrets of a remote out of a message.
+func redactAll(s string, r *Remote) string {
+	s = redact(s)
+	for _, secret := range []string{r.Access.Password, r.Access.Passphrase} {
+		if len(secret) > 2 {
+			s = strings.ReplaceAll(s, secret, "[redacted]")
+		}
+	}
+	return s
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	b   []byte
+	max int
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.b = append(t.b, p...)
+	if len(t.b) > t.max {
+		t.b = append(t.b[:0:0], t.b[len(t.b)-t.max:]...)
+	}
+	return len(p), nil
+}
+
+// reason is the line that tells most: the first that begins with fatal or error, else the last.
+func (t *tail) reason() string {
+	last := ""
+	for line := range strings.SplitSeq(string(bytes.ToValidUTF8(t.b, []byte("?"))), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		if rest, ok := strings.CutPrefix(line, "fatal: "); ok {
+			if last != "" && !strings.HasPrefix(last, "warning") && strings.HasPrefix(rest, "Could not read from remote") {
+				return last
+			}
+			return rest
+		}
+		last = strings.TrimPrefix(strings.TrimPrefix(line, "error: "), "remote: ")
+	}
+	if len(last) > 500 {
+		last = last[:500]
+	}
+	return last
+}

@@ -1,0 +1,355 @@
+package gitfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of the leader's work.
+const (
+	parallelFetches = 4
+	tidyEvery       = time.Hour
+	retryBehind     = time.Second // a master that lacks what was agreed on asks again
+)
+
+// Run fetches while this master leads, catches up while it does not, and tidies, until ctx ends.
+func (s *Store) Run(ctx context.Context) error {
+	tick := time.NewTicker(s.opts.Tick)
+	defer tick.Stop()
+	tidied := time.Now()
+	var behind time.Time
+	for {
+		if !s.adopt() && time.Since(behind) > retryBehind {
+			behind = time.Now()
+			s.catchUp(ctx)
+		}
+		if s.with.Leading() {
+			s.round(ctx, s.due(time.Now()))
+		}
+		for _, m := range s.mirrors {
+			m.rest(time.Now().Add(-idleReader))
+		}
+		if time.Since(tidied) > tidyEvery {
+			tidied = time.Now()
+			s.tidy(ctx)
+		}
+		select {
+		case <-tick.C:
+		case <-s.kick:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// due lists the mirrors whose interval is over.
+func (s *Store) due(now time.Time) []string {
+	var out []string
+	tables := s.with.Tables()
+	for _, key := range s.keys {
+		m := s.mirrors[key]
+		m.mu.Lock()
+		last := m.fetched.At
+		m.mu.Unlock()
+		if !tables[key].Locked && now.Sub(last) >= s.interval(key) {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// interval is the shortest update_interval of the remotes of a mirror.
+func (s *Store) interval(key string) time.Duration {
+	shortest := time.Duration(0)
+	for _, r := range s.remotesOf(key) {
+		if shortest == 0 || r.Interval < shortest {
+			shortest = r.Interval
+		}
+	}
+	return shortest
+}
+
+// remotesOf lists the remotes of both roles that share a mirror.
+func (s *Store) remotesOf(key string) []*Remote {
+	var out []*Remote
+	for _, r := range s.Remotes() {
+		if r.key == key {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Remotes lists all remotes in force: those of gitfs, then those of git_pillar.
+func (s *Store) Remotes() []*Remote {
+	out := slices.Clone(s.files)
+	for _, g := range s.pillars {
+		out = append(out, g.remotes...)
+	}
+	return out
+}
+
+// Outcome is what came of fetching one mirror.
+type Outcome struct {
+	Changed bool
+	Err     error
+}
+
+// round fetches mirrors and publishes what is new.
+func (s *Store) round(ctx context.Context, keys []string) map[string]Outcome {
+	out := make(map[string]Outcome)
+	if len(keys) == 0 {
+		return out
+	}
+	s.working.Lock()
+	defer s.working.Unlock()
+	var (
+		mu    sync.Mutex
+		wg    sync.WaitGroup
+		slots = make(chan struct{}, parallelFetches)
+	)
+	for _, key := range keys {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			changed, err := s.update(ctx, s.mirrors[key])
+			mu.Lock()
+			defer mu.Unlock()
+			out[key] = Outcome{changed, err}
+		})
+	}
+	wg.Wait()
+	files := false
+	for key, o := range out {
+		files = files || o.Changed && slices.ContainsFunc(s.files, func(r *Remote) bool { return r.key == key })
+	}
+	if files {
+		s.opts.Changed()
+	}
+	return out
+}
+
+// update fetches one mirror, has a majority hold what is new, and publishes it.
+func (s *Store) update(ctx context.Context, m *mirror) (changed bool, err error) {
+	if s.with.Tables()[m.key].Locked {
+		err := errors.New("it is locked against fetches; unlock it with salt-run fileserver.clear_lock")
+		s.log.Warn("remote is not fetched", "remote", m.remote.Label(), "err", err)
+		return false, err
+	}
+	began := time.Now()
+	refs, refused, err := s.fetched(ctx, m)
+	if err == nil {
+		changed, err = s.publish(ctx, m, refs)
+	}
+	if ctx.Err() != nil {
+		return changed, ctx.Err()
+	}
+	m.mu.Lock()
+	was := m.fetched
+	m.fetched.At, m.fetched.Refused = time.Now(), refused
+	if err == nil {
+		m.fetched.Good, m.fetched.Took = m.fetched.At, time.Since(began)
+		m.fetched.Error, m.fetched.Failed = "", 0
+	} else {
+		m.fetched.Error = err.Error()
+		m.fetched.Failed++
+	}
+	m.mu.Unlock()
+	switch {
+	case err == nil:
+		s.fetches.Inc()
+		if was.Error != "" {
+			s.log.Info("remote is fetched again", "remote", m.remote.Label())
+		}
+	default:
+		s.failures.Inc()
+		if was.Error != err.Error() { // once, not at each interval
+			s.log.Error(fmt.Sprintf("%s remote %s can't be updated: %v; the last agreed commits are served on", m.remote.Role, m.remote.Label(), err))
+		}
+	}
+	if refused != "" && refused != was.Refused {
+		s.log.Error(fmt.Sprintf("%s remote %s: option git_allowed_signers: %s", m.remote.Role, m.remote.Label(), refused))
+	}
+	return changed, err
+}
+
+// fetched fetches and says what the remote's refs are, without those that may not be served.
+func (s *Store) fetched(ctx context.Context, m *mirror) (refs Refs, refused string, err error) {
+	if err := s.opts.Low(); err != nil {
+		return nil, "", err
+	}
+	if refs, err = m.fetch(ctx, m.remote); err != nil {
+		return nil, "", err
+	}
+	if s.opts.Signers != "" {
+		refused = s.signed(ctx, m, refs)
+	}
+	return refs, refused, m.complete(ctx, refs.tips())
+}
+
+// publish makes refs the ones that all masters serve.
+func (s *Store) publish(ctx context.Context, m *mirror, refs Refs) (changed bool, err error) {
+	for range 3 {
+		t := s.with.Tables()[m.key]
+		put, drop := difference(t.Refs, refs)
+		if t.Seq > 0 && len(put)+len(drop) == 0 {
+			return false, nil
+		}
+		if err := s.spread(ctx, m, put.tips()); err != nil {
+			return false, err
+		}
+		err = s.with.Publish(ctx, m.key, t.Seq+1, put, drop)
+		if err == nil {
+			s.requests.Inc()
+			s.adopt()
+			s.log.Info("git remote has new commits", "remote", m.remote.Label(), "seq", t.Seq+1, "changed", len(put), "gone", len(drop))
+			return true, nil
+		}
+		if !errors.Is(err, ErrStale) {
+			return false, fmt.Errorf("publish commits: %w", err)
+		}
+		if err := s.with.Refresh(ctx); err != nil {
+			return false, err
+		}
+	}
+	return false, err
+}
+
+// difference is what makes one table of refs the other.
+func difference(from, to Refs) (put Refs, drop []string) {
+	put = make(Refs)
+	for name, id := range to {
+		if from[name] != id {
+			put[name] = id
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		if _, ok := to[name]; !ok {
+			drop = append(drop, name)
+		}
+	}
+	return put, drop
+}
+
+// signed takes refs out whose commit no allowed signer has signed; a ref that is served stays at its
+// former commit. It says which.
+func (s *Store) signed(ctx context.Context, m *mirror, refs Refs) (refused string) {
+	now := s.with.Tables()[m.key].Refs
+	var names []string
+	good := make(map[string]bool)
+	for _, name := range slices.Sorted(maps.Keys(refs)) {
+		id := refs[name]
+		if now[name] == id {
+			continue
+		}
+		ok, known := good[id]
+		if !known {
+			_, err := m.git.do(ctx, run{
+				dir: m.dir, args: []string{"verify-commit", id},
+				conf: [][2]string{
+					{"gpg.ssh.allowedSignersFile", s.opts.Signers}, {"gpg.program", "/bin/false"},
+					{"gpg.openpgp.program", "/bin/false"}, {"gpg.x509.program", "/bin/false"},
+				},
+			})
+			ok = err == nil
+			good[id] = ok
+		}
+		if ok {
+			continue
+		}
+		names = append(names, strings.TrimPrefix(strings.TrimPrefix(name, "refs/remotes/origin/"), "refs/tags/")+" at "+id[:12])
+		if was, served := now[name]; served {
+			refs[name] = was
+		} else {
+			delete(refs, name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	more := ""
+	if len(names) > 5 {
+		more, names = fmt.Sprintf(" and %d more", len(names)-5), names[:5]
+	}
+	return "no allowed signer has signed " + strings.Join(names, ", ") + more + "; the former commits are served on"
+}
+
+// spread has a majority of the masters that can be reached hold commits.
+func (s *Store) spread(ctx context.Context, m *mirror, commits []string) error {
+	if s.peers == nil || len(commits) == 0 {
+		return nil
+	}
+	self := s.peers.Self()
+	reachable, holders := 1, 1
+	held := make(chan error)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, node := range s.peers.Members() {
+		if node == self || !s.peers.Alive(node) {
+			continue
+		}
+		reachable++
+		go func() {
+			err := s.hold(ctx, node, m.key, commits)
+			select {
+			case held <- err:
+			case <-ctx.Done():
+			}
+		}()
+	}
+	var failed []error
+	for holders <= reachable/2 {
+		if holders+len(failed) >= reachable {
+			return fmt.Errorf("%d of %d masters hold the commits, no majority: %w", holders, reachable, errors.Join(failed...))
+		}
+		select {
+		case err := <-held:
+			if err == nil {
+				holders++
+			} else {
+				failed = append(failed, err)
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// tidy drops what nothing names any more.
+func (s *Store) tidy(ctx context.Context) {
+	tables := s.with.Tables()
+	for _, key := range s.keys {
+		m, t := s.mirrors[key], tables[key]
+		if t.Seq == 0 {
+			continue
+		}
+		named := make(map[string]bool)
+		for _, id := range t.Refs {
+			named[id] = true
+		}
+		m.mu.Lock()
+		for _, id := range m.served {
+			named[id] = true
+		}
+		m.mu.Unlock()
+		for _, ids := range t.Before {
+			for _, id := range ids {
+				named[id] = true
+			}
+		}
+		for _, pin := range t.Pins {
+			named[pin.Commit] = true
+		}
+		if err := m.tidy(ctx, named); err != nil && ctx.Err() == nil {
+			s.log.Warn("mirror is not tidied; trying again later", "remote", m.remote.Label(), "err", err)
+		}
+	}
+	s.dropContents(time.Now().Add(-contentAge))
+}

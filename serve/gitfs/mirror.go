@@ -1,0 +1,342 @@
+package gitfs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"clustermaster/internal/durable"
+)
+
+// Bounds of a mirror.
+const (
+	maxRefs   = 10_000 // branches and tags of one repository
+	maxRefLen = 512    // bytes of one name
+)
+
+// keepRefs is where refs protect commits that are, or may be, served.
+const keepRefs = "refs/clustermaster/keep/"
+
+// Refs are the branches (refs/remotes/...) and tags (refs/tags/...) of a repository, each with the
+// commit that it leads to in hexadecimal.
+type Refs map[string]string
+
+// caches are what all mirrors remember together, each with a bound in bytes.
+type caches struct {
+	trees  *lru[string, []byte] // by id
+	paths  *lru[string, node]   // by tree and path
+	blobs  *lru[string, []byte] // small contents, by id; never written to
+	sums   *lru[string, string] // hash_type of contents, by id
+	lists  *lru[string, *lists] // by environment and what it is made of
+	folder string               // of contents that are too large for memory
+}
+
+func newCaches(folder string) *caches {
+	return &caches{
+		trees: newLRU[string, []byte](16 << 20), paths: newLRU[string, node](8 << 20),
+		blobs: newLRU[string, []byte](8 << 20), sums: newLRU[string, string](4 << 20),
+		lists: newLRU[string, *lists](24 << 20), folder: folder,
+	}
+}
+
+func (c *caches) clear() {
+	c.trees.clear()
+	c.paths.clear()
+	c.blobs.clear()
+	c.sums.clear()
+	c.lists.clear()
+}
+
+// mirror is the bare copy of one repository.
+type mirror struct {
+	key     string
+	remote  *Remote // the first that uses it: how it is reached
+	dir     string
+	git     *program
+	caches  *caches
+	readers readers
+
+	fetching sync.Mutex // one fetch, pack or maintenance at a time
+
+	mu      sync.Mutex      // guards all below
+	held    map[string]bool // commits of which this mirror has everything
+	served  Refs            // in force here; nil: none yet
+	seq     uint64          // of served
+	fetched Fetch
+}
+
+// Fetch is what is known of the last fetch of a remote by this master.
+type Fetch struct {
+	At      time.Time     // of the last try; zero: none
+	Good    time.Time     // of the last that succeeded
+	Took    time.Duration // of the last that succeeded
+	Error   string        // of the last try; "" if it succeeded
+	Failed  int           // tries that failed since the last that succeeded
+	Refused string        // refs that were left out, and why
+}
+
+// openMirror opens the mirror of a remote, and makes it if there is none.
+func openMirror(ctx context.Context, git *program, c *caches, dir string, r *Remote) (*mirror, error) {
+	m := &mirror{
+		key: r.key, remote: r, dir: filepath.Join(dir, r.key), git: git, caches: c, held: make(map[string]bool),
+		readers: readers{slots: make(chan struct{}, maxReaders)},
+	}
+	if _, err := os.Stat(filepath.Join(m.dir, "HEAD")); errors.Is(err, fs.ErrNotExist) {
+		if err := m.initialise(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.readHeld(ctx); err != nil {
+		// A mirror that can't be read is made anew: all that is in it comes from elsewhere.
+		if err := errors.Join(os.RemoveAll(m.dir), m.initialise(ctx)); err != nil {
+			return nil, err
+		}
+	}
+	// Locks of a run that a crash cut short.
+	for _, lock := range []string{"packed-refs.lock", "config.lock", "shallow.lock", "gc.pid"} {
+		_ = os.Remove(filepath.Join(m.dir, lock))
+	}
+	return m, nil
+}
+
+func (m *mirror) initialise(ctx context.Context) error {
+	if err := os.MkdirAll(filepath.Dir(m.dir), 0o700); err != nil {
+		return fmt.Errorf("make folder of mirrors: %w", err)
+	}
+	if _, err := m.git.do(ctx, run{dir: filepath.Dir(m.dir), args: []string{"init", "-q", "--bare", "--template=", m.dir}}); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (m *mirror) run(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
+	return m.git.do(ctx, run{dir: m.dir, stdin: bytes.NewReader(stdin), args: args})
+}
+
+// readHeld learns which commits are whole: their refs are written once that is known.
+func (m *mirror) readHeld(ctx context.Context) error {
+	out, err := m.run(ctx, nil, "for-each-ref", "--format=%(objectname)", keepRefs)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range strings.FieldsSeq(string(out)) {
+		m.held[id] = true
+	}
+	return nil
+}
+
+// fetch brings the mirror up to the remote, and returns the remote's refs.
+func (m *mirror) fetch(ctx context.Context, r *Remote) (Refs, error) {
+	m.fetching.Lock()
+	defer m.fetching.Unlock()
+	args := slices.Concat([]string{"fetch", "-q", "--prune", "--force", "--no-write-fetch-head", "--", r.URL}, r.Refspecs)
+	if _, err := m.git.do(ctx, run{dir: m.dir, remote: r, args: args}); err != nil {
+		return nil, err
+	}
+	return m.refs(ctx)
+}
+
+// refs reads the refs that the last fetch left.
+func (m *mirror) refs(ctx context.Context) (Refs, error) {
+	out, err := m.run(ctx, nil, "for-each-ref", "--count=200000",
+		"--format=%(objecttype) %(objectname) %(*objecttype) %(*objectname) %(refname)", "refs/remotes/", "refs/tags/")
+	if err != nil {
+		return nil, err
+	}
+	refs := make(Refs)
+	for line := range strings.Lines(string(out)) {
+		kind, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		id, rest, _ := strings.Cut(rest, " ")
+		peeledKind, rest, _ := strings.Cut(rest, " ")
+		peeled, name, _ := strings.Cut(rest, " ")
+		if kind == "tag" {
+			kind, id = peeledKind, peeled
+			if kind == "tag" { // of a tag
+				if full, _, err := m.commitTree(ctx, name); err == nil {
+					kind, id = "commit", full
+				}
+			}
+		}
+		if kind != "commit" || len(name) > maxRefLen || !safeRef(name) {
+			continue
+		}
+		if refs[name] = id; len(refs) > maxRefs {
+			return nil, fmt.Errorf("it has more than %d branches and tags; narrow the option refspecs", maxRefs)
+		}
+	}
+	return refs, nil
+}
+
+// safeRef refuses names of refs that could lead elsewhere as names of environments.
+func safeRef(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if !safeName(part) {
+			return false
+		}
+	}
+	return true
+}
+
+// keep notes that everything of commits is here. The refs protect them from being cleaned away.
+func (m *mirror) keep(ctx context.Context, commits []string) error {
+	m.mu.Lock()
+	var in strings.Builder
+	var fresh []string
+	for _, id := range commits {
+		if !m.held[id] {
+			fresh = append(fresh, id)
+			fmt.Fprintf(&in, "update %s%s %s\n", keepRefs, id, id)
+		}
+	}
+	m.mu.Unlock()
+	if len(fresh) == 0 {
+		return nil
+	}
+	if _, err := m.run(ctx, []byte(in.String()), "update-ref", "--stdin"); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range fresh {
+		m.held[id] = true
+	}
+	return nil
+}
+
+// lacks lists the commits that are not wholly here.
+func (m *mirror) lacks(commits []string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []string
+	for _, id := range commits {
+		if !m.held[id] {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// tips are the commits of refs, each once, sorted.
+func (r Refs) tips() []string {
+	seen := make(map[string]bool, len(r))
+	for _, id := range r {
+		seen[id] = true
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// complete makes sure that commits and all that they lead to are here, and keeps them.
+func (m *mirror) complete(ctx context.Context, commits []string) error {
+	lacking := m.lacks(commits)
+	if len(lacking) == 0 {
+		return nil
+	}
+	in := strings.Join(lacking, "\n") + "\n"
+	if _, err := m.git.do(ctx, run{
+		dir: m.dir, stdin: strings.NewReader(in), stdout: io.Discard,
+		args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--glob=" + keepRefs + "*"},
+	}); err != nil {
+		return fmt.Errorf("%w: %w", errMissing, err)
+	}
+	return m.keep(ctx, lacking)
+}
+
+// pack writes all that want leads to and have does not.
+func (m *mirror) pack(ctx context.Context, want, have []string, to io.Writer) error {
+	var in strings.Builder
+	for _, id := range want {
+		in.WriteString(id + "\n")
+	}
+	for _, id := range have {
+		if _, _, err := m.commitTree(ctx, id); err == nil {
+			in.WriteString("^" + id + "\n")
+		}
+	}
+	_, err := m.git.do(ctx, run{
+		dir: m.dir, stdin: strings.NewReader(in.String()), stdout: to,
+		args: []string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q"},
+	})
+	return err
+}
+
+// take reads a pack that another master made, and checks that commits are whole then.
+func (m *mirror) take(ctx context.Context, from io.Reader, commits []string) error {
+	m.fetching.Lock()
+	defer m.fetching.Unlock()
+	if _, err := m.git.do(ctx, run{
+		dir: m.dir, stdin: from, args: []string{"index-pack", "--stdin", "--fix-thin"},
+	}); err != nil {
+		return err
+	}
+	return m.complete(ctx, commits)
+}
+
+// tidy drops what protects commits that nobody names any more, and packs what many fetches left.
+func (m *mirror) tidy(ctx context.Context, named map[string]bool) error {
+	m.fetching.Lock()
+	defer m.fetching.Unlock()
+	m.mu.Lock()
+	var in strings.Builder
+	for _, id := range sorted(m.held) {
+		if !named[id] {
+			fmt.Fprintf(&in, "delete %s%s\n", keepRefs, id)
+			delete(m.held, id)
+		}
+	}
+	m.mu.Unlock()
+	if in.Len() > 0 {
+		if _, err := m.run(ctx, []byte(in.String()), "update-ref", "--stdin"); err != nil {
+			return err
+		}
+	}
+	packs, _ := filepath.Glob(filepath.Join(m.dir, "objects", "pack", "*.pack"))
+	loose, _ := filepath.Glob(filepath.Join(m.dir, "objects", "17", "*"))
+	if len(packs) < 40 && len(loose) < 40 { // about 10,000 loose ones
+		return nil
+	}
+	_, err := m.run(ctx, nil, "-c", "gc.reflogExpire=now", "gc", "-q", "--prune=1.day.ago")
+	return err
+}
+
+const servedFile = "clustermaster-served"
+
+// saveServed writes what is in force here, so that it is after a restart, too.
+func (m *mirror) saveServed(seq uint64, refs Refs) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "1 %d %d\n", seq, len(refs))
+	for _, name := range sorted(refs) {
+		fmt.Fprintf(&b, "%s %s\n", refs[name], name)
+	}
+	return durable.WriteFile(filepath.Join(m.dir, servedFile), []byte(b.String()))
+}
+
+// loadServed reads what saveServed wrote; ok is false if there is nothing whole.
+func (m *mirror) loadServed() (seq uint64, refs Refs, ok bool) {
+	b, err := os.ReadFile(filepath.Join(m.dir, servedFile))
+	if err != nil {
+		return 0, nil, false
+	}
+	head, body, _ := strings.Cut(string(b), "\n")
+	version, n := 0, 0
+	if _, err := fmt.Sscanf(head, "%d %d %d", &version, &seq, &n); err != nil || version != 1 {
+		return 0, nil, false
+	}
+	refs = make(Refs)
+	for line := range strings.Lines(body) {
+		id, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		refs[name] = id
+	}
+	return seq, refs, len(refs) == n
+}

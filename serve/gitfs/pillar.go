@@ -1,0 +1,223 @@
+package gitfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// pillarGroup is one entry git of the option ext_pillar.
+type pillarGroup struct {
+	conf    string
+	remotes []*Remote
+}
+
+// PillarTree is a folder of SLS files that a remote of git_pillar gives to an environment.
+type PillarTree struct {
+	Dir     string // names it; nothing lies there
+	Env     string
+	Mounted bool // it is there for the includes of others only
+	s       *Store
+	b       *bound
+	tree    string
+	commit  string
+	mount   string
+}
+
+// Pillars lists the folders that one entry of ext_pillar gives to a request, in its order. Remotes
+// without the ref or the root give none; the error tells of an entry that no configuration has.
+func (s *Store) Pillars(ctx context.Context, remotes []any, saltenv, pillarenv string) ([]PillarTree, error) {
+	conf := confKey(remotes)
+	i := slices.IndexFunc(s.pillars, func(g pillarGroup) bool { return g.conf == conf })
+	if i < 0 {
+		return nil, errors.New("these remotes are not in the option ext_pillar of this master")
+	}
+	v := s.view.Load()
+	var out []PillarTree
+	for _, r := range s.pillars[i].remotes {
+		t, err := s.pillarTree(ctx, v.by[r], saltenv, pillarenv)
+		if err != nil {
+			return nil, fmt.Errorf("remote %s: %w", r.Label(), err)
+		}
+		if t != nil {
+			out = append(out, *t)
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) pillarTree(ctx context.Context, b *bound, saltenv, pillarenv string) (*PillarTree, error) {
+	asked := "base"
+	for _, env := range []string{pillarenv, saltenv} {
+		if env != "" {
+			asked = env
+			break
+		}
+	}
+	name := b.Branch
+	if name == anyEnv {
+		switch {
+		case b.AllSaltenvs != "":
+			name = b.AllSaltenvs
+		case asked == "base":
+			name = b.Base
+		default:
+			name = asked
+		}
+	}
+	env := name
+	switch {
+	case b.Branch == anyEnv && b.AllSaltenvs != "":
+		env = asked
+	case b.Env != "":
+		env = b.Env
+	case name == b.Base:
+		env = "base"
+	}
+	if env == anyEnv {
+		switch {
+		case pillarenv != "" || saltenv != "":
+			env = asked
+		default:
+			env = b.Base
+		}
+	}
+	t, err := b.checkout(ctx, env, name)
+	if err != nil || t.tree == "" {
+		if err == nil {
+			s.once("git_pillar remote has neither the branch nor a fallback; it gives no pillar", b.Label()+name, "remote", b.Label(), "branch", name)
+		}
+		return nil, err
+	}
+	tree := node{modeFolder, t.tree}
+	if root := b.Root(""); root != "" {
+		tree, err = b.m.at(ctx, t.tree, path.Clean(root))
+		if errors.Is(err, errMissing) || err == nil && !tree.is(modeFolder) {
+			s.once("git_pillar remote has no folder of the option root; it gives no pillar", b.Label()+name, "remote", b.Label(), "root", root)
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	mount := b.Mountpoint("")
+	return &PillarTree{
+		Dir: filepath.Join(s.opts.CacheDir, RolePillar, b.key, name, b.Root(""), mount), Env: env, Mounted: mount != "",
+		s: s, b: b, tree: tree.id, commit: t.commit, mount: mount,
+	}, nil
+}
+
+// checkout finds the commit of a pillar: a branch, a tag, then the same of fallback. A pin wins.
+func (b *bound) checkout(ctx context.Context, env, name string) (target, error) {
+	if pin, ok := b.pins[env]; ok {
+		return b.commit(ctx, pin.Commit)
+	}
+	for _, n := range []string{name, b.Fallback} {
+		if n == "" {
+			continue
+		}
+		for _, ref := range []string{"refs/remotes/origin/" + n, "refs/tags/" + n} {
+			if id, ok := b.refs[ref]; ok {
+				return b.commit(ctx, id)
+			}
+		}
+	}
+	return target{}, nil
+}
+
+// List returns the sorted paths of the files in the folder. Links to folders are followed.
+func (t *PillarTree) List(ctx context.Context) ([]string, error) {
+	seen := make(map[string]bool)
+	var into func(tree, prefix string, depth int) error
+	into = func(tree, prefix string, depth int) error {
+		if depth > maxLinkedFolders {
+			return nil
+		}
+		_, err := t.b.m.walk(ctx, tree, func(w walked) error {
+			name := path.Join(prefix, w.path)
+			if w.is(modeLink) {
+				n, err := t.open(ctx, name)
+				if errors.Is(err, errMissing) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				if n.is(modeFolder) {
+					return into(n.id, name, depth+1)
+				}
+			}
+			if !w.is(modeFolder) && len(seen) < maxEntries {
+				seen[path.Join(t.mount, name)] = true
+			}
+			return nil
+		})
+		return err
+	}
+	if err := into(t.tree, "", 0); err != nil {
+		return nil, err
+	}
+	return sorted(seen), nil
+}
+
+// maxLinkedFolders is how many links to folders may lead into each other.
+const maxLinkedFolders = 4
+
+// open finds what lies at a path, through links anywhere in it that stay in the folder.
+func (t *PillarTree) open(ctx context.Context, rel string) (node, error) {
+	for range maxLinks {
+		done, rest := "", strings.Split(path.Clean(rel), "/")
+		next := ""
+		n := node{modeFolder, t.tree}
+		for i, part := range rest {
+			var err error
+			if n, err = t.b.m.at(ctx, t.tree, path.Join(done, part)); err != nil {
+				return node{}, err
+			}
+			if !n.is(modeLink) {
+				done = path.Join(done, part)
+				continue
+			}
+			_, to, err := t.b.m.whole(ctx, n.id, "blob", maxLinkText)
+			if err != nil || len(to) == 0 || to[0] == '/' {
+				return node{}, errMissing
+			}
+			next = path.Join(append([]string{done, string(to)}, rest[i+1:]...)...)
+			break
+		}
+		if next == "" {
+			return n, nil
+		}
+		rel = next
+	}
+	return node{}, errMissing
+}
+
+// Open returns a file's content and the name of its place.
+func (t *PillarTree) Open(ctx context.Context, name string) (abs string, data []byte, found bool, err error) {
+	rel := name
+	if t.mount != "" {
+		in, ok := strings.CutPrefix(name, t.mount+"/")
+		if !ok {
+			return "", nil, false, nil
+		}
+		rel = in
+	}
+	n, err := t.open(ctx, rel)
+	if errors.Is(err, errMissing) || err == nil && !n.is(modeFile) {
+		return "", nil, false, nil
+	}
+	if err != nil {
+		return "", nil, false, err
+	}
+	c := &content{s: t.s, m: t.b.m, node: n}
+	data, err = c.Whole(ctx, maxPillarFile)
+	return filepath.Join(t.Dir, rel), data, err == nil, err
+}
+
+// maxPillarFile bounds one SLS file, in bytes.
+const maxPillarFile = 64 << 20

@@ -1,0 +1,308 @@
+package gitfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"clustermaster/serve/gitfs/gitpb"
+	"clustermaster/value"
+)
+
+// Options are what a Store is made of.
+type Options struct {
+	Dir      string // of mirrors and caches
+	CacheDir string // cachedir: files are said to lie below it, as in Salt
+	Git      string // the program; "" is the one in PATH
+	Files    Config // role gitfs
+	Pillars  []Config
+	HashType string
+	NewHash  func() hash.Hash
+	Timeout  time.Duration // of one run of git; 0 is 10 minutes
+	Rate     int64         // bytes per second to other masters; 0: no limit
+	Signers  string        // allowed signers file of ssh-keygen; "": all commits are taken
+	Tick     time.Duration // how often the leader looks what is due; 0 is one second
+	// Low says why nothing may be written now; nil: the disk has room.
+	Low func() error
+	// Changed is told of each change of role gitfs that this master published.
+	Changed func()
+}
+
+// Store keeps the mirrors of all remotes and serves from them. It is safe for concurrent use.
+type Store struct {
+	opts    Options
+	log     *slog.Logger
+	git     *program
+	caches  *caches
+	files   []*Remote
+	pillars []pillarGroup
+	mirrors map[string]*mirror
+	keys    []string // of mirrors, sorted
+	with    Agreement
+	peers   Peers
+
+	view    atomic.Pointer[view]
+	kick    chan struct{}
+	working sync.Mutex // what moves commits: fetch rounds, orders
+	writing sync.Map   // id of a large content to the lock of its file
+	warned  sync.Map   // what is said once
+	rate    *throttle
+	calm    atomic.Bool // everything agreed on is served here
+
+	fetches, failures, requests prometheus.Counter
+	moved                       *prometheus.CounterVec
+}
+
+// Peers are the other masters.
+type Peers interface {
+	Self() string
+	Members() []string // nodes, this one too
+	Alive(node string) bool
+	Git(node string) (gitpb.GitClient, error)
+}
+
+// Agreement is what the masters agree on.
+type Agreement interface {
+	// Tables returns what is to be served of each mirror, by key.
+	Tables() map[string]Table
+	// Publish replaces refs of a mirror; seq is the number that the change makes. ErrStale if another came first.
+	Publish(ctx context.Context, key string, seq uint64, put Refs, drop []string) error
+	// Order sets or takes back a pin ("" as commit takes it back), or the lock against fetches.
+	Pin(ctx context.Context, key, env, commit, by string) error
+	Lock(ctx context.Context, key string, on bool) error
+	// Leading reports whether this master fetches; Leader names the node that does.
+	Leading() bool
+	Leader() (node string, ok bool)
+	// Refresh waits until this master knows what the leader knows.
+	Refresh(ctx context.Context) error
+}
+
+// Table is what the masters agreed on for one mirror.
+type Table struct {
+	Seq    uint64
+	Refs   Refs
+	Before map[string][]string // former commits per ref, the last first
+	Pins   map[string]Pin      // by environment
+	Locked bool
+	At     time.Time
+}
+
+// Pin holds an environment at a commit.
+type Pin struct {
+	Commit, By string
+	At         time.Time
+}
+
+// ErrStale says that somebody else published first.
+var ErrStale = errors.New("something newer was published meanwhile")
+
+// New opens the mirrors of all remotes. The problems are of remotes that are left out; the error
+// means that nothing can be served from git.
+func New(o Options, with Agreement, peers Peers, log *slog.Logger, reg prometheus.Registerer) (*Store, []Problem, error) {
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Minute
+	}
+	if o.Tick <= 0 {
+		o.Tick = time.Second
+	}
+	if o.Low == nil {
+		o.Low = func() error { return nil }
+	}
+	if o.Changed == nil {
+		o.Changed = func() {}
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	git, err := newProgram(o.Git, o.Dir, o.Timeout)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &Store{
+		opts: o, log: log.With("component", "gitfs"), git: git, caches: newCaches(filepath.Join(o.Dir, "blobs")),
+		mirrors: make(map[string]*mirror), with: with, peers: peers, kick: make(chan struct{}, 1), rate: newThrottle(o.Rate),
+	}
+	s.register(reg)
+	if err := os.MkdirAll(s.caches.folder, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make folder for contents: %w", err)
+	}
+	var problems []Problem
+	s.files, problems = Parse(o.Files)
+	for _, c := range o.Pillars {
+		remotes, more := Parse(c)
+		problems = append(problems, more...)
+		s.pillars = append(s.pillars, pillarGroup{conf: confKey(c.Remotes), remotes: remotes})
+	}
+	all := slices.Clone(s.files)
+	for _, g := range s.pillars {
+		all = append(all, g.remotes...)
+	}
+	ctx := context.Background()
+	for _, r := range all {
+		if s.mirrors[r.key] != nil {
+			continue
+		}
+		m, err := openMirror(ctx, git, s.caches, filepath.Join(o.Dir, "mirrors"), r)
+		if err != nil {
+			return nil, problems, fmt.Errorf("open mirror of %s: %w", r.Label(), err)
+		}
+		if seq, refs, ok := m.loadServed(); ok && len(m.lacks(refs.tips())) == 0 {
+			m.served, m.seq = refs, seq
+		}
+		s.mirrors[r.key] = m
+	}
+	s.keys = slices.Sorted(maps.Keys(s.mirrors))
+	s.look()
+	return s, problems, nil
+}
+
+func (s *Store) register(reg prometheus.Registerer) {
+	s.fetches = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "clustermaster_git_fetches_total", Help: "Fetches from remotes that succeeded.",
+	})
+	s.failures = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "clustermaster_git_fetch_errors_total", Help: "Fetches from remotes that failed.",
+	})
+	s.requests = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "clustermaster_git_published_total", Help: "Changes of commits that this master published.",
+	})
+	s.moved = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "clustermaster_git_pack_bytes_total", Help: "Bytes of packs moved between masters.",
+	}, []string{"direction"})
+	if reg != nil {
+		reg.MustRegister(s.fetches, s.failures, s.requests, s.moved)
+	}
+}
+
+// Close ends the processes that read.
+func (s *Store) Close() {
+	for _, m := range s.mirrors {
+		m.rest(time.Now().Add(time.Hour))
+	}
+}
+
+// view is what is served at one moment.
+type view struct {
+	files []*bound
+	by    map[*Remote]*bound
+	envs  []string
+}
+
+// bound is a remote with the commits that it is served from.
+type bound struct {
+	*Remote
+	m       *mirror
+	refs    Refs
+	pins    map[string]Pin
+	targets sync.Map // environment to target
+}
+
+// target is what an environment of a remote is served from; the zero value is nothing.
+type target struct{ commit, tree string }
+
+// look makes the view anew.
+func (s *Store) look() {
+	tables := s.with.Tables()
+	v := &view{by: make(map[*Remote]*bound)}
+	bind := func(r *Remote) *bound {
+		m := s.mirrors[r.key]
+		m.mu.Lock()
+		refs := m.served
+		m.mu.Unlock()
+		pins := maps.Clone(tables[r.key].Pins)
+		for env, pin := range pins {
+			if len(m.lacks([]string{pin.Commit})) > 0 {
+				delete(pins, env)
+			}
+		}
+		b := &bound{Remote: r, m: m, refs: refs, pins: pins}
+		v.by[r] = b
+		return b
+	}
+	for _, r := range s.files {
+		v.files = append(v.files, bind(r))
+	}
+	for _, g := range s.pillars {
+		for _, r := range g.remotes {
+			bind(r)
+		}
+	}
+	v.envs = envsOf(v.files)
+	s.view.Store(v)
+}
+
+// adopt serves what was agreed on, as far as it is here. It reports whether all of it is.
+func (s *Store) adopt() bool {
+	all, changed := true, false
+	tables := s.with.Tables()
+	for _, key := range s.keys {
+		m, t := s.mirrors[key], tables[key]
+		if t.Seq == 0 {
+			continue
+		}
+		for _, pin := range t.Pins {
+			if len(m.lacks([]string{pin.Commit})) > 0 {
+				all = false
+			}
+		}
+		m.mu.Lock()
+		current := m.seq == t.Seq && m.served != nil
+		m.mu.Unlock()
+		if current {
+			continue
+		}
+		if len(m.lacks(t.Refs.tips())) > 0 {
+			all = false
+			continue
+		}
+		m.mu.Lock()
+		m.served, m.seq = t.Refs, t.Seq
+		m.mu.Unlock()
+		changed = true
+		if err := m.saveServed(t.Seq, t.Refs); err != nil {
+			s.log.Warn("what is served is not written down; a restart reads the cluster's state instead", "remote", m.remote.Label(), "err", err)
+		}
+	}
+	_ = changed
+	s.look() // pins may have changed
+	s.calm.Store(all)
+	return all
+}
+
+// Follow is to be called whenever the agreement changed.
+func (s *Store) Follow() {
+	if !s.adopt() {
+		s.Kick()
+	}
+}
+
+// Kick makes Run look now.
+func (s *Store) Kick() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Behind reports whether something that was agreed on is not here yet.
+func (s *Store) Behind() bool { return !s.calm.Load() }
+
+// confKey tells lists of remotes apart.
+func confKey(remotes []any) string {
+	b, err := value.Pack(remotes)
+	if err != nil {
+		return fmt.Sprint(remotes)
+	}
+	return string(b)
+}

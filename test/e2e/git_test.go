@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// gitRepo makes a repository with one commit.
+func gitRepo(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "states")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	gitIn(t, dir, "init", "-q", "-b", "master")
+	gitCommit(t, dir, map[string]string{"top.sls": "base: {}", "n": "0"})
+	return dir
+}
+
+func gitIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func gitCommit(t *testing.T, dir string, files map[string]string) string {
+	t.Helper()
+	put(t, dir, files)
+	gitIn(t, dir, "add", "-A")
+	gitIn(t, dir, "commit", "-q", "-m", "commit")
+	return gitIn(t, dir, "rev-parse", "HEAD")
+}
+
+// servesGit is nil when a master serves a commit for base, and lists a file.
+func servesGit(t *testing.T, m *Master, commit, file string) error {
+	t.Helper()
+	var status map[string]struct {
+		Environments map[string]struct {
+			Commit string `json:"commit"`
+		} `json:"environments"`
+	}
+	if err := m.RunnerJSON(t, &status, "cluster.git_status"); err != nil {
+		return err
+	}
+	if got := status["states"].Environments["base"].Commit; got != commit {
+		return fmt.Errorf("%s serves %q, not %s", m.ID, got, commit)
+	}
+	var files []string
+	if err := m.RunnerJSON(t, &files, "fileserver.file_list", "backend=git"); err != nil {
+		return err
+	}
+	if !slices.Contains(files, file) {
+		return fmt.Errorf("%s lists %q, without %s", m.ID, files, file)
+	}
+	return nil
+}
+
+// TestGit has three masters serve from a repository while leaders die and the repository is away.
+func TestGit(t *testing.T) {
+	t.Parallel()
+	repo := gitRepo(t)
+	extra := "fileserver_backend: [git, roots]\ngitfs_remotes:\n  - file://" + repo + ":\n    - name: states\n    - update_interval: 1\n"
+	c := NewCluster(t, ClusterOptions{Extra: extra})
+	c.StartMasters(t)
+	all := func(what string, masters []*Master, commit, file string) {
+		t.Helper()
+		took := Eventually(t, time.Minute, what, func() error {
+			for _, m := range masters {
+				if err := servesGit(t, m, commit, file); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		t.Logf("%s: %v", what, took.Round(time.Millisecond))
+	}
+	first := gitIn(t, repo, "rev-parse", "HEAD")
+	all("three masters serve the first commit", c.Masters, first, "n")
+
+	// The leader dies when the first other one serves the next commit.
+	leader := c.Leader(t, c.Masters[0])
+	others := c.Others(leader)
+	second := gitCommit(t, repo, map[string]string{"second": "2"})
+	Eventually(t, time.Minute, "one master serves the second commit", func() error { return servesGit(t, others[0], second, "second") })
+	leader.Kill(t)
+	all("two masters serve the second commit", others, second, "second")
+	third := gitCommit(t, repo, map[string]string{"third": "3"})
+	all("the next leader fetches", others, third, "third")
+
+	// The leader that died comes back, and another master joins, while the repository is away: commits come from the others.
+	if err := os.Rename(repo, repo+".away"); err != nil {
+		t.Fatal(err)
+	}
+	leader.Run(t)
+	all("the returned master has caught up", c.Masters, third, "third")
+	m := joiner(t, c, 4, "")
+	m.Run(t)
+	all("a fourth master has joined", []*Master{m}, third, "third")
+
+	// An environment is rolled back, looked at before, and let go.
+	from := c.Masters[1]
+	var change struct {
+		To      string   `json:"to"`
+		Changed bool     `json:"changed"`
+		Files   []string `json:"files"`
+	}
+	if err := from.RunnerJSON(t, &change, "cluster.git_rollback", "states", "base", "test=True"); err != nil {
+		t.Fatal(err)
+	}
+	if change.To != second || change.Changed || !slices.Equal(change.Files, []string{"D third"}) {
+		t.Errorf("dry run: %+v", change)
+	}
+	all("nothing is rolled back", c.Masters, third, "third")
+	if err := from.RunnerJSON(t, &change, "cluster.git_rollback", "states", "base"); err != nil {
+		t.Fatal(err)
+	}
+	all("all are rolled back", append(slices.Clip(c.Masters), m), second, "second")
+	if r := c.Masters[2].Runner(t, "cluster.git_unpin", "states", "base"); r.Code != 0 {
+		t.Error(r)
+	}
+	all("all follow the branch again", append(slices.Clip(c.Masters), m), third, "third")
+}
