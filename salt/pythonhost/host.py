@@ -167,6 +167,12 @@ class Scans:
     def __init__(self):
         self.kept = {}
 
+    def changed(self):
+        """Whether a folder did that every child needs."""
+        return any(
+            [_stamp(d) for d in key[1]] != scan.stamps for key, scan in self.kept.items() if key[0] in ("module", "pillar", "utils")
+        )
+
     def install(self, lazy):
         scan, scans = lazy._refresh_file_mapping, self
 
@@ -318,8 +324,16 @@ class Salt:
             points if group == "salt.loader" and name is None else every(group, name)
         )
         self.lazy = salt.loader.lazy.LazyLoader
-        Scans().install(self.lazy)
+        self.scans = Scans()
+        self.scans.install(self.lazy)
         self.warm()
+
+    def refresh(self):
+        """Look through folders that changed, so that not each child does. Loading a module for the first time changes its folder."""
+        if self.scans.changed():
+            self.warm()
+            gc.collect()
+            gc.freeze()
 
     def warm(self):
         """Look through the folders once, and import what most modules import."""
@@ -696,6 +710,10 @@ class Server:
             os._exit(0)
         order = unpack(data)
         sock = socket.socket(fileno=fds[0])
+        try:
+            self.salt.refresh()
+        except Exception as exc:
+            self.log(logging.ERROR, "clustermaster", f"folders of modules can't be looked through: {exc}")
         try:
             pid = os.fork()
         except OSError as exc:

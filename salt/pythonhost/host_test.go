@@ -134,7 +134,11 @@ func TestCalls(t *testing.T) {
 				t.Error("used before the first call")
 			}
 			got := fmt.Sprint(call(t, session, "fact.about"))
-			if want := "[{id web1} {pillar pillar of web1} {opts master1} {grain web1}]"; got != want {
+			own := "web1" // whose id stands in the options of a pillar's functions
+			if release == "3008.3" {
+				own = "master1"
+			}
+			if want := "[{id web1} {pillar pillar of web1} {opts " + own + "} {grain web1}]"; got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
 			if got := fmt.Sprint(call(t, session, "fact.mine", "*", "ip")); got != "[{asked [module mine.get [* ip] web1]}]" {
