@@ -60,7 +60,9 @@ func (r *rooms) openFunctions() error {
 			Status: status, Members: clusterOrders{r.node},
 			Restart: runner.UpgradeCommand(o.ClusterUpgradeCommand),
 		}),
-		runner.Doctor(status, r.checkup.JSON),
+		runner.Doctor(status, func(ctx context.Context, nonce string, ids []string) (string, []string, error) {
+			return r.checkup.JSON(ctx, nonce, ids) // made after the functions
+		}),
 		runner.JobsAdoption(r.adoptJobs, o.CacheDir),
 		runner.Rescue(r.node),
 		runner.Backups(backups{r.backupFiles}),
