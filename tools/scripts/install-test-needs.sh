@@ -43,6 +43,10 @@ fi
 if ! command -v ip >/dev/null; then
     packages iproute2
 fi
+# Git remotes; ssh-keygen signs commits.
+if ! command -v git >/dev/null || ! command -v ssh-keygen >/dev/null; then
+    packages git openssh-client
+fi
 # The gpg renderer.
 if ! command -v gpg >/dev/null; then
     packages gnupg
