@@ -17,6 +17,7 @@ ext_pillar: [{git: []}]
 extension_modules: /srv/ext
 rest_cherrypy: {port: 8000}
 gitfs_remotes: [x]
+fileserver_backend: [roots, s3fs]
 publisher_acl: {bob: [test.ping]}
 keep_jobs: 48
 `
@@ -32,8 +33,8 @@ keep_jobs: 48
 		got[v.Option] = v
 	}
 	for name, want := range map[string]Fate{
-		"id": Works, "timeout": Works, "worker_threads": Works, "engines": Python, "ext_pillar": Refused, "extension_modules": Works,
-		"rest_cherrypy": Differently, "gitfs_remotes": Refused, "publisher_acl": Works, "keep_jobs": Differently,
+		"id": Works, "timeout": Works, "worker_threads": Works, "engines": Python, "ext_pillar": Works, "fileserver_backend": Refused, "extension_modules": Works,
+		"rest_cherrypy": Differently, "gitfs_remotes": Differently, "publisher_acl": Works, "keep_jobs": Differently,
 	} {
 		v := got[name]
 		if v.Fate != want || v.Line == 0 || want != Works && v.Text == "" {
