@@ -231,7 +231,15 @@ func TestAloneRefusesLargeCommands(t *testing.T) {
 	t.Parallel()
 	n, _ := alone(t, cluster.Config{DataDir: t.TempDir()})
 	serving(t, n)
-	_, _, err := n.Propose(t.Context(), &fsm.OfferKey{ID: "web1", Pub: strings.Repeat("k", 4<<20), At: time.Now()})
+	keys := make([]fsm.Key, 100) // each within its bounds
+	for i := range keys {
+		keys[i] = fsm.Key{
+			ID:    fmt.Sprintf("web%d", i),
+			State: fsm.KeyPending,
+			Pub:   strings.Repeat("k", 48<<10),
+		}
+	}
+	_, _, err := n.Propose(t.Context(), &fsm.ImportKeys{Keys: keys, At: time.Now()})
 	if _, known := n.State().Key("web1"); !errors.Is(err, cluster.ErrTooLarge) || known {
 		t.Errorf("got %v, key known: %v", err, known)
 	}
