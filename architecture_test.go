@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os/exec"
 	"path"
 	"slices"
@@ -26,50 +27,50 @@ var rooms = map[string]room{
 	"serve/checkup":             {[]string{"cluster", "config", "serve/event", "value"}, "a machine is looked at, and reports are exchanged as events"},
 	"tools/status":              {[]string{"salt/cli"}, "pages about a cluster are made of what salt-run prints"},
 	"lb":                        {nil, "the balancer's configuration, a leaf"},
-	"tools/dev":                 {[]string{"internal/saltlog", "lb", "tools/simminion"}, "the playground starts processes and simulated minions; it has no part of a master"},
-	"tools/bench":               {[]string{"internal/chart", "salt/gather", "serve/operator", "tools/dev", "tools/simminion", "transport/minion", "value", "wire"}, "the load generator is a client: it must run against any master"},
+	"tools/dev":                 {[]string{"config/saltlog", "lb", "tools/simminion"}, "the playground starts processes and simulated minions; it has no part of a master"},
+	"tools/bench":               {[]string{"tools/chart", "salt/gather", "serve/operator", "tools/dev", "tools/simminion", "transport/minion", "value", "wire"}, "the load generator is a client: it must run against any master"},
 	"test/e2e":                  {[]string{"lb", "tools/dev"}, "black-box tests know processes only"},
 	"test/failover":             {nil, "black-box tests know processes only"},
 	"test/faults":               {nil, "black-box tests know processes only"},
 	"test/conformance":          {[]string{"tools/simminion", "transport/minion"}, "a minion's side, against any master"},
 	"test/commands":             {[]string{"test/e2e", "transport/minion"}, "black-box tests: operators and one stranger, against any master"},
-	"salt/cli":                  {[]string{"config", "internal/fnmatch", "internal/yaml11", "salt/gather", "salt/output", "serve/operator", "value", "wire"}, "commands ask the local socket, never cluster or master"},
-	"salt/output":               {[]string{"internal/yaml11", "value"}, "outputters turn values into text"},
+	"salt/cli":                  {[]string{"config", "value/fnmatch", "value/yaml11", "salt/gather", "salt/output", "serve/operator", "value", "wire"}, "commands ask the local socket, never cluster or master"},
+	"salt/output":               {[]string{"value/yaml11", "value"}, "outputters turn values into text"},
 	"salt/function":             {[]string{"value"}, "signatures and their errors; what a function does is nobody's here"},
-	"salt/runner":               {[]string{"internal/fnmatch", "salt/function", "value", "wire"}, "runner functions know no sockets and ask through interfaces of their own"},
-	"cluster/backup":            {[]string{"cluster/fsm", "internal/durable", "internal/smallfile", "store/jobcache", "value"}, "backups ask the cluster through an interface"},
-	"serve/operator":            {[]string{"internal/origin", "internal/unixsock", "salt/gather", "serve/acl", "serve/auth", "value"}, "the socket translates; it neither renders nor decides"},
+	"salt/runner":               {[]string{"value/fnmatch", "salt/function", "value", "wire"}, "runner functions know no sockets and ask through interfaces of their own"},
+	"cluster/backup":            {[]string{"cluster/fsm", "store/durable", "store/smallfile", "store/jobcache", "value"}, "backups ask the cluster through an interface"},
+	"serve/operator":            {[]string{"serve/origin", "serve/unixsock", "salt/gather", "serve/acl", "serve/auth", "value"}, "the socket translates; it neither renders nor decides"},
 	"serve/clusterview":         {[]string{"cluster", "cluster/fsm", "cluster/level", "salt/runner", "statesync", "store/ringstore", "value"}, "views of the cluster for runner functions; a look changes nothing"},
-	"serve/orders":              {[]string{"internal/origin", "keystore", "salt/function", "salt/gather", "salt/orchestrate", "salt/reactor", "salt/runner", "salt/schedule", "salt/statemodules", "salt/target", "serve/acl", "serve/event", "serve/master", "serve/operator", "store/jobcache", "value", "wire"}, "orders are carried out by other packages"},
+	"serve/orders":              {[]string{"serve/origin", "keystore", "salt/function", "salt/gather", "salt/orchestrate", "salt/reactor", "salt/runner", "salt/schedule", "salt/statemodules", "salt/target", "serve/acl", "serve/event", "serve/master", "serve/operator", "store/jobcache", "value", "wire"}, "orders are carried out by other packages"},
 	"serve/auth":                {[]string{"cluster/fsm", "serve/acl", "value"}, "back ends know not who asks; tokens lie on the replicated state"},
 	"config/settings":           {[]string{"cluster", "cluster/backup", "config", "keystore", "salt/orchestrate", "salt/pillar", "salt/render", "serve/acl", "serve/auth", "serve/fileserver", "serve/master", "statesync", "store/ringstore", "transport/peer", "value", "wire"}, "options to Options: it makes nothing"},
-	"serve/daemon":              {[]string{"config", "internal/health", "internal/saltlog"}, "the process knows options, log and signals; what it runs is given to it"},
+	"serve/daemon":              {[]string{"config", "serve/health", "config/saltlog"}, "the process knows options, log and signals; what it runs is given to it"},
 	"serve/acl":                 {[]string{"salt/target", "value"}, "rights are functions of the options; who calls is told"},
-	"serve/master":              {[]string{"cluster", "internal/origin", "internal/yaml11", "keystore", "salt/target", "serve/acl", "serve/event", "store/allotment", "store/jobcache", "value", "wire"}, "request handlers know neither how bytes travel nor where data lies"},
-	"salt/reactor":              {[]string{"cluster/fsm", "internal/fnmatch", "internal/smallfile", "internal/yaml11", "salt/function", "salt/modules", "salt/orchestrate", "salt/render", "serve/event", "value"}, "reactions are read from files and compiled as states are; who publishes and runs functions is told"},
+	"serve/master":              {[]string{"cluster", "serve/origin", "value/yaml11", "keystore", "salt/target", "serve/acl", "serve/event", "store/allotment", "store/jobcache", "value", "wire"}, "request handlers know neither how bytes travel nor where data lies"},
+	"salt/reactor":              {[]string{"cluster/fsm", "value/fnmatch", "store/smallfile", "value/yaml11", "salt/function", "salt/modules", "salt/orchestrate", "salt/render", "serve/event", "value"}, "reactions are read from files and compiled as states are; who publishes and runs functions is told"},
 	"salt/schedule":             {[]string{"cluster/fsm", "value"}, "when entries are due follows from option, state and clock; who agrees and who runs is told"},
 	"salt/gather":               {[]string{"value"}, "the algorithm reaches a master through an interface"},
-	"serve/userkeys":            {[]string{"cluster/fsm", "internal/durable", "wire"}, "files and agreed keys; what a key is good for is told by master and acl"},
-	"salt/render":               {[]string{"internal/yaml11", "value"}, "templates ask their Host; the room knows no files and no minions"},
-	"serve/fileserver":          {[]string{"internal/fnmatch", "internal/pyregex", "value"}, "files know no minions and no peers"},
-	"serve/gitfs":               {[]string{"internal/durable", "internal/fnmatch", "internal/pyregex", "serve/fileserver", "value"}, "remotes become files; how masters agree is told through an interface"},
-	"salt/modules":              {[]string{"internal/fnmatch", "internal/pyregex", "internal/smallfile", "internal/yaml11", "salt/function", "salt/target", "value"}, "functions ask everything else through interfaces"},
+	"serve/userkeys":            {[]string{"cluster/fsm", "store/durable", "wire"}, "files and agreed keys; what a key is good for is told by master and acl"},
+	"salt/render":               {[]string{"value/yaml11", "value"}, "templates ask their Host; the room knows no files and no minions"},
+	"serve/fileserver":          {[]string{"value/fnmatch", "value/pyregex", "value"}, "files know no minions and no peers"},
+	"serve/gitfs":               {[]string{"store/durable", "value/fnmatch", "value/pyregex", "serve/fileserver", "value"}, "remotes become files; how masters agree is told through an interface"},
+	"salt/modules":              {[]string{"value/fnmatch", "value/pyregex", "store/smallfile", "value/yaml11", "salt/function", "salt/target", "value"}, "functions ask everything else through interfaces"},
 	"salt/hosted":               {[]string{"salt/function", "salt/modules", "salt/pillar", "salt/pythonhost", "salt/render", "value"}, "who answers is decided here; how Python runs and pillars are made is theirs"},
-	"internal/saltpython":       {nil, "a leaf"},
+	"test/saltpython":           {nil, "a leaf"},
 	"salt/pythonhost":           {[]string{"value"}, "Python is asked by whoever holds the Host; what it asks back is told"},
 	"salt/mastergrains":         {[]string{"value"}, "a machine is looked at; nobody is asked"},
-	"salt/mastertops":           {[]string{"internal/smallfile", "salt/render", "value", "wire"}, "classes are files and a command's words; who asks is told"},
-	"salt/pillar":               {[]string{"internal/fnmatch", "internal/pyregex", "internal/smallfile", "internal/yaml11", "salt/function", "salt/modules", "salt/render", "salt/target", "value", "wire"}, "pillars are made of files and functions that are asked through interfaces"},
-	"salt/orchestrate":          {[]string{"internal/fnmatch", "salt/function", "salt/modules", "salt/render", "value"}, "the compiler asks for files, functions and events through interfaces"},
-	"salt/statemodules":         {[]string{"internal/fnmatch", "internal/pyregex", "salt/function", "salt/gather", "salt/modules", "salt/orchestrate", "value", "wire"}, "state functions ask for minions and runners through interfaces"},
+	"salt/mastertops":           {[]string{"store/smallfile", "salt/render", "value", "wire"}, "classes are files and a command's words; who asks is told"},
+	"salt/pillar":               {[]string{"value/fnmatch", "value/pyregex", "store/smallfile", "value/yaml11", "salt/function", "salt/modules", "salt/render", "salt/target", "value", "wire"}, "pillars are made of files and functions that are asked through interfaces"},
+	"salt/orchestrate":          {[]string{"value/fnmatch", "salt/function", "salt/modules", "salt/render", "value"}, "the compiler asks for files, functions and events through interfaces"},
+	"salt/statemodules":         {[]string{"value/fnmatch", "value/pyregex", "salt/function", "salt/gather", "salt/modules", "salt/orchestrate", "value", "wire"}, "state functions ask for minions and runners through interfaces"},
 	"serve/event":               {[]string{"value", "wire"}, "the bus knows tags, not what they mean"},
 	"serve/event/eventtest":     {[]string{"serve/event"}, "a kit of tests"},
-	"serve/event/localbus":      {[]string{"internal/unixsock", "serve/event", "value"}, "sockets of the machine's own processes; what a tag means is nobody's here"},
-	"salt/target":               {[]string{"internal/fnmatch", "internal/pyregex", "value"}, "matchers are functions of what a Source says"},
-	"internal/logtest":          {nil, "a kit of tests"},
-	"internal/testreport":       {nil, "runs the tests of any package and knows none"},
-	"internal/salttrees":        {[]string{"internal/answers", "internal/yaml11", "value"}, "a kit of tests"},
-	"internal/answers":          {nil, "a kit of tests"},
+	"serve/event/localbus":      {[]string{"serve/unixsock", "serve/event", "value"}, "sockets of the machine's own processes; what a tag means is nobody's here"},
+	"salt/target":               {[]string{"value/fnmatch", "value/pyregex", "value"}, "matchers are functions of what a Source says"},
+	"test/logtest":              {nil, "a kit of tests"},
+	"tools/testreport":          {nil, "runs the tests of any package and knows none"},
+	"test/salttrees":            {[]string{"test/answers", "value/yaml11", "value"}, "a kit of tests"},
+	"test/answers":              {nil, "a kit of tests"},
 	"salt/render/rendertest":    {[]string{"salt/render"}, "the renderer of tests"},
 	"store/ringstore/ringtest":  {[]string{"hashring", "store/ringstore"}, "the stores of tests"},
 	"salt/target/targettest":    {[]string{"salt/target", "value"}, "the world of tests"},
@@ -79,36 +80,36 @@ var rooms = map[string]room{
 	"store/miniondata":          {[]string{"salt/target", "store/ringstore", "value"}, "typed records; Pebble and RPC are the ring store's"},
 	"store/cache":               {[]string{"store/ringstore", "value", "wire"}, "banks and keys; Pebble and RPC are the ring store's, minions' data are asked through an interface"},
 	"store/uploads":             {[]string{"store/allotment", "store/ringstore", "wire"}, "pieces of files; Pebble and RPC are the ring store's"},
-	"store/ringstore":           {[]string{"cluster/level", "hashring", "internal/seal", "store/ringstore/diskfs"}, "the store does not know what a job is"},
-	"store/ringstore/diskfs":    {[]string{"internal/seal"}, "file systems know no records"},
-	"statesync":                 {[]string{"cluster/fsm", "internal/durable"}, "trees and blobs; who the peers are is told through an interface"},
-	"keystore":                  {[]string{"cluster/fsm", "internal/origin", "value", "wire"}, "keys lie on the replicated state; no transport"},
-	"cluster":                   {[]string{"cluster/fsm", "cluster/level", "hashring", "internal/durable", "internal/origin", "internal/seal", "transport/peer", "wire"}, "the Raft node does not know Salt's protocol"},
+	"store/ringstore":           {[]string{"cluster/level", "hashring", "store/seal", "store/ringstore/diskfs"}, "the store does not know what a job is"},
+	"store/ringstore/diskfs":    {[]string{"store/seal"}, "file systems know no records"},
+	"statesync":                 {[]string{"cluster/fsm", "store/durable"}, "trees and blobs; who the peers are is told through an interface"},
+	"keystore":                  {[]string{"cluster/fsm", "serve/origin", "value", "wire"}, "keys lie on the replicated state; no transport"},
+	"cluster":                   {[]string{"cluster/fsm", "cluster/level", "hashring", "store/durable", "serve/origin", "store/seal", "transport/peer", "wire"}, "the Raft node does not know Salt's protocol"},
 	"cluster/fsm":               {[]string{"cluster/level"}, "the replicated state is pure; what belongs to which level is a table"},
 	"cluster/nextlevel":         {[]string{"cluster", "cluster/clusterpb", "cluster/fsm", "salt/runner", "transport/peer", "value"}, "what the next level may add, for tests of upgrades"},
 	"cluster/level":             {nil, "a table, and a look at messages"},
-	"cluster/clustertest":       {[]string{"cluster", "cluster/fsm", "internal/logtest", "transport/peer"}, "the cluster kit of tests"},
-	"tools/simulation":          {[]string{"cluster/fsm", "hashring", "internal/chart"}, "pure rooms only: nothing is started"},
+	"cluster/clustertest":       {[]string{"cluster", "cluster/fsm", "test/logtest", "transport/peer"}, "the cluster kit of tests"},
+	"tools/simulation":          {[]string{"cluster/fsm", "hashring", "tools/chart"}, "pure rooms only: nothing is started"},
 	"hashring":                  {nil, "placement is arithmetic"},
 	"tools/simminion":           {[]string{"salt/target", "transport/minion", "value", "wire"}, "the minion's side of the protocol"},
 	"transport/minion":          {nil, "sockets know no messages"},
-	"transport/peer":            {[]string{"cluster/level", "internal/durable", "internal/seal"}, "sockets know no messages"},
+	"transport/peer":            {[]string{"cluster/level", "store/durable", "store/seal"}, "sockets know no messages"},
 	"value":                     {nil, "values and Python's rules for them: pure"},
 	"value/valuetest":           {[]string{"value"}, "a kit of tests"},
 	"wire":                      {[]string{"value"}, "bytes to types: pure"},
-	"config":                    {[]string{"internal/diskspace", "internal/saltlog", "internal/saltpython", "internal/seal", "internal/yaml11", "value"}, "options know no package that they are for"},
-	"internal/chart":            {nil, "a leaf"},
-	"internal/diskspace":        {nil, "a leaf"},
-	"internal/durable":          {nil, "a leaf"},
-	"internal/seal":             {[]string{"internal/durable"}, "ciphers and where their key comes from"},
-	"internal/smallfile":        {nil, "a leaf"},
-	"internal/unixsock":         {nil, "a leaf"},
-	"internal/fnmatch":          {nil, "a leaf"},
-	"internal/health":           {nil, "a leaf"},
-	"internal/origin":           {nil, "sockets and ports say who orders; the audit trail keeps it"},
-	"internal/pyregex":          {nil, "a leaf"},
-	"internal/saltlog":          {nil, "a leaf"},
-	"internal/yaml11":           {[]string{"value"}, "YAML in, wire values out"},
+	"config":                    {[]string{"store/diskspace", "config/saltlog", "test/saltpython", "store/seal", "value/yaml11", "value"}, "options know no package that they are for"},
+	"tools/chart":               {nil, "a leaf"},
+	"store/diskspace":           {nil, "a leaf"},
+	"store/durable":             {nil, "a leaf"},
+	"store/seal":                {[]string{"store/durable"}, "ciphers and where their key comes from"},
+	"store/smallfile":           {nil, "a leaf"},
+	"serve/unixsock":            {nil, "a leaf"},
+	"value/fnmatch":             {nil, "a leaf"},
+	"serve/health":              {nil, "a leaf"},
+	"serve/origin":              {nil, "sockets and ports say who orders; the audit trail keeps it"},
+	"value/pyregex":             {nil, "a leaf"},
+	"config/saltlog":            {nil, "a leaf"},
+	"value/yaml11":              {[]string{"value"}, "YAML in, wire values out"},
 }
 
 // TestArrowsPointDown compares the imports with the table of rooms.
@@ -147,5 +148,19 @@ func TestArrowsPointDown(t *testing.T) {
 			}
 			t.Errorf("%s must not import %s: %s", name, to, r.why)
 		}
+	}
+}
+
+// TestListing keeps the folders on top few enough to be read at a glance.
+func TestListing(t *testing.T) {
+	t.Parallel()
+	folders := map[string]bool{}
+	for _, name := range sources(t) {
+		if top, _, nested := strings.Cut(name, "/"); nested && !strings.HasPrefix(top, ".") {
+			folders[top] = true
+		}
+	}
+	if len(folders) > 16 {
+		t.Errorf("%d folders on top, at most 16: %v", len(folders), slices.Sorted(maps.Keys(folders)))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"clustermaster/cluster/clusterpb"
 	"clustermaster/cluster/fsm"
 	"clustermaster/cluster/level"
-	"clustermaster/internal/origin"
+	"clustermaster/serve/origin"
 	"clustermaster/transport/peer"
 	"clustermaster/wire"
 )

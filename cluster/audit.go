@@ -5,7 +5,7 @@ import (
 
 	"clustermaster/cluster/fsm"
 	"clustermaster/cluster/level"
-	"clustermaster/internal/origin"
+	"clustermaster/serve/origin"
 )
 
 // audited adds to an audited command who ordered it, as ctx says; what nobody ordered is this master's own doing. The

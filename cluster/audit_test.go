@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"clustermaster/cluster/fsm"
-	"clustermaster/internal/origin"
+	"clustermaster/serve/origin"
 )
 
 // Below level 2 members would stop at an audited command, so none is made; from then on it says who ordered it.

@@ -16,7 +16,7 @@ import (
 	"clustermaster/cluster/clusterpb"
 	"clustermaster/cluster/fsm"
 	"clustermaster/cluster/level"
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 	"clustermaster/transport/peer"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/seal"
+	"clustermaster/store/seal"
 )
 
 // Config says who this master is and how it keeps company. It is read only after Open.

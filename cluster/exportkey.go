@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 	"clustermaster/wire"
 )
 

@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 )
 
 // Files of the data directory beside raft/.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"clustermaster/cluster/fsm"
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 )
 
 // peerIndexFile, beside the files, says which of them were written, and as of which change.

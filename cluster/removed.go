@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 )
 
 // removedFile says that a member told this master that it was removed. It stays until this master is admitted

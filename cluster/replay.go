@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"clustermaster/cluster/level"
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 )
 
 // trailingSnapshots is how many times SnapshotThreshold the log keeps behind a snapshot: enough to begin from the

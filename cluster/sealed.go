@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"clustermaster/internal/seal"
+	"clustermaster/store/seal"
 )
 
 // Purposes of what is sealed; they are part of the keys.

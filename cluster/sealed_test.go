@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"clustermaster/internal/seal"
+	"clustermaster/store/seal"
 )
 
 func testSeal(t *testing.T, text string) *seal.Key {

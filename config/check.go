@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/saltpython"
-	"clustermaster/internal/seal"
+	"clustermaster/store/seal"
+	"clustermaster/test/saltpython"
 	"clustermaster/value"
 )
 

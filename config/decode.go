@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/yaml11"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // kinds names a type of the table for a reader.

@@ -1,7 +1,7 @@
 package config
 
 import (
-	"clustermaster/internal/saltlog"
+	"clustermaster/config/saltlog"
 	"clustermaster/value"
 )
 

@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"clustermaster/internal/diskspace"
+	"clustermaster/store/diskspace"
 	"clustermaster/value"
 )
 

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/yaml11"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // Bounds of what is read.

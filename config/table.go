@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"clustermaster/internal/yaml11"
+	"clustermaster/value/yaml11"
 )
 
 // optionsTSV lists Salt's master options: name, types joined by |, default as

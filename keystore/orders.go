@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"clustermaster/internal/origin"
+	"clustermaster/serve/origin"
 	"clustermaster/value"
 )
 

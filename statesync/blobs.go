@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 )
 
 // blobs keeps contents on disk under their SHA-256. What is in it after flush survives a crash; what was written just

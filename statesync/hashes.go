@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 )
 
 const hashesMagic = "cmhashes1"

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 )
 
 const (

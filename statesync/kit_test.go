@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"clustermaster/internal/logtest"
+	"clustermaster/test/logtest"
 )
 
 // company is a set of masters in one process: real folders and real gRPC; only what they agree on is kept by the test.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"clustermaster/cluster/fsm"
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 	"clustermaster/store/jobcache"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 )
 
 // Folder is where dated backups of one cluster lie: CLUSTER-20060102T150405Z-MASTER.sealed, the time in UTC. Other files

@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"clustermaster/internal/smallfile"
+	"clustermaster/store/smallfile"
 )
 
 const (

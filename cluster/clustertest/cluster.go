@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"clustermaster/cluster"
-	"clustermaster/internal/logtest"
+	"clustermaster/test/logtest"
 	"clustermaster/transport/peer"
 )
 

@@ -10,11 +10,11 @@ import (
 
 	"clustermaster/config"
 	"clustermaster/config/settings"
-	"clustermaster/internal/saltpython"
 	"clustermaster/salt/hosted"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pythonhost"
 	"clustermaster/salt/runner"
+	"clustermaster/test/saltpython"
 	"clustermaster/value"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"clustermaster/config"
-	"clustermaster/internal/yaml11"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // Whatever an option holds can be packed, and no secret is in it.

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"clustermaster/config"
-	"clustermaster/internal/fnmatch"
 	"clustermaster/salt/gather"
 	"clustermaster/serve/operator"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 )
 
 // minion answers jobs of the fake daemon.

@@ -6,9 +6,9 @@ import (
 	"os"
 
 	"clustermaster/config"
-	"clustermaster/internal/yaml11"
 	"clustermaster/salt/output"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // printer prints the results of one command, to standard output or to --out-file.

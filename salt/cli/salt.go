@@ -10,11 +10,11 @@ import (
 	"unicode"
 
 	"clustermaster/config"
-	"clustermaster/internal/yaml11"
 	"clustermaster/salt/gather"
 	"clustermaster/salt/output"
 	"clustermaster/serve/operator"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 func saltParser() *parser {

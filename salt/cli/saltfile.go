@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"clustermaster/internal/yaml11"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 const maxStdinLine = 1 << 20

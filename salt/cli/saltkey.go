@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"clustermaster/config"
-	"clustermaster/internal/fnmatch"
 	"clustermaster/salt/output"
 	"clustermaster/serve/operator"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 	"clustermaster/wire"
 )
 

@@ -3,8 +3,8 @@ package cli
 import (
 	"strings"
 
-	"clustermaster/internal/yaml11"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // parseWords reads the arguments of a function: positional ones, and name=value.

@@ -15,14 +15,14 @@ import (
 	"sync"
 	"testing"
 
-	"clustermaster/internal/answers"
-	"clustermaster/internal/salttrees"
 	"clustermaster/salt/hosted"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/pythonhost"
 	"clustermaster/salt/render/rendertest"
 	"clustermaster/serve/fileserver"
+	"clustermaster/test/answers"
+	"clustermaster/test/salttrees"
 	"clustermaster/value"
 )
 

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/smallfile"
 	"clustermaster/salt/render"
+	"clustermaster/store/smallfile"
 	"clustermaster/value"
 )
 

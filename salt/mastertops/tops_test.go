@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/answers"
 	"clustermaster/salt/render/rendertest"
+	"clustermaster/test/answers"
 	"clustermaster/value"
 )
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/smallfile"
+	"clustermaster/store/smallfile"
 	"clustermaster/value"
 )
 

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/yaml11"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // dataFunctions are the families defaults and slsutil. What changes its argument in Python is made to by the render worker.

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"syscall"
 
-	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/smallfile"
+	"clustermaster/store/smallfile"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 )
 
 // Bounds of files on the master.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"clustermaster/internal/fnmatch"
+	"clustermaster/value/fnmatch"
 )
 
 // glob lists the paths that a glob means, as Python's glob.glob does: in the order of the folders on disk, hidden names only for a

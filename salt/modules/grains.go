@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/fnmatch"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 )
 
 func grainsFunctions() []function {

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"clustermaster/internal/smallfile"
+	"clustermaster/store/smallfile"
 	"clustermaster/value"
 )
 

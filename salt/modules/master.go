@@ -7,9 +7,9 @@ import (
 	"os"
 	"strings"
 
-	"clustermaster/internal/smallfile"
-	"clustermaster/internal/yaml11"
+	"clustermaster/store/smallfile"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 func environFunctions() []function {

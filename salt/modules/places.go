@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"clustermaster/internal/smallfile"
+	"clustermaster/store/smallfile"
 	"clustermaster/value"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"clustermaster/internal/smallfile"
+	"clustermaster/store/smallfile"
 	"clustermaster/value"
 )
 

@@ -16,8 +16,8 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/yaml11"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // a step is a call of a function; DIR and URL stand for a folder and a web server.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pyregex"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
+	"clustermaster/value/pyregex"
 )
 
 // searchFunctions are those of file that look for something in files.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/fnmatch"
+	"clustermaster/value/fnmatch"
 )
 
 // sysFunctions tell which functions are here.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/internal/salttrees"
 	"clustermaster/salt/orchestrate"
+	"clustermaster/test/salttrees"
 	"clustermaster/value"
 )
 

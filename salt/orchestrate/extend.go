@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/fnmatch"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 )
 
 // reference names a state: an id and a module.

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/internal/yaml11"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/salt/statemodules"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // inMemory runs high data without files: what a hostile SLS file may hold comes to the compiler as it is.

@@ -7,8 +7,8 @@ import (
 	"math"
 	"strings"
 
-	"clustermaster/internal/fnmatch"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 )
 
 // graph is the states and their requisites: Salt's DependencyGraph. A state that others have a prereq on has a second node, for the try.

@@ -9,13 +9,13 @@ import (
 	"sync"
 	"testing"
 
-	"clustermaster/internal/salttrees"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/render/rendertest"
 	"clustermaster/salt/statemodules"
 	"clustermaster/serve/fileserver"
+	"clustermaster/test/salttrees"
 	"clustermaster/value"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/salttrees"
+	"clustermaster/test/salttrees"
 )
 
 var (

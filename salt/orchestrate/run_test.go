@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"clustermaster/internal/salttrees"
 	"clustermaster/salt/function"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/salt/statemodules"
+	"clustermaster/test/salttrees"
 	"clustermaster/value"
 )
 

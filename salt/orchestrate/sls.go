@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/fnmatch"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/render"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 )
 
 // Files are file_roots.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/salttrees"
+	"clustermaster/test/salttrees"
 )
 
 var update = flag.Bool("update", false, "ask Salt for the returns of testdata/trees again")

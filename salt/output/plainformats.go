@@ -3,8 +3,8 @@ package output
 import (
 	"strings"
 
-	"clustermaster/internal/yaml11"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // jsonText prints JSON with four blanks of indentation and the keys in the order they came in. What has no JSON form prints as {}.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/yaml11"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // decrypt applies decrypt_pillar: the values at its keys go through a decrypting renderer. What fails is an error of the pillar, and

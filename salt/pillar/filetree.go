@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"clustermaster/internal/fnmatch"
 	"clustermaster/salt/function"
 	"clustermaster/salt/render"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 	"clustermaster/wire"
 )
 

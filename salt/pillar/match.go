@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"clustermaster/internal/pyregex"
 	"clustermaster/salt/target"
+	"clustermaster/value/pyregex"
 )
 
 // matched is the SLS files of one environment, in the order in which they are first named.

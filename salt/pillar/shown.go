@@ -3,8 +3,8 @@ package pillar
 import (
 	"context"
 
-	"clustermaster/internal/yaml11"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // MinionData is what is kept of minions; *miniondata.Data is it.

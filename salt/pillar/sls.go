@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/fnmatch"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 )
 
 // renderMatches renders the matched SLS files and lays one over the other.

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"unicode"
 
-	"clustermaster/internal/smallfile"
-	"clustermaster/internal/yaml11"
 	"clustermaster/salt/render"
+	"clustermaster/store/smallfile"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 	"clustermaster/wire"
 )
 

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/salttrees"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/pillar"
 	"clustermaster/salt/render/rendertest"
 	"clustermaster/salt/target"
 	"clustermaster/serve/fileserver"
+	"clustermaster/test/salttrees"
 	"clustermaster/value"
 )
 

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/yaml11"
 	"clustermaster/salt/function"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // high reads an SLS file without templates.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"clustermaster/internal/yaml11"
 	"clustermaster/salt/function"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // Job is a local reaction: a job for minions, which nobody waits for.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"clustermaster/internal/logtest"
 	"clustermaster/salt/function"
 	"clustermaster/salt/render"
 	"clustermaster/serve/event"
+	"clustermaster/test/logtest"
 	"clustermaster/value"
 )
 

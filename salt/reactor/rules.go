@@ -3,8 +3,8 @@ package reactor
 import (
 	"slices"
 
-	"clustermaster/internal/fnmatch"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 )
 
 // Rule is one entry of the option reactor.

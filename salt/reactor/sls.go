@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/smallfile"
 	"clustermaster/salt/render"
+	"clustermaster/store/smallfile"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 )
 
 // Bounds of what one entry of a reactor may name.

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/answers"
+	"clustermaster/test/answers"
 	"clustermaster/value"
 )
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"regexp"
 
-	"clustermaster/internal/yaml11"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // yaml reads a document in Go. What Go's reader refuses goes to the worker, whose

@@ -7,9 +7,9 @@ import (
 	"sort"
 	"time"
 
-	"clustermaster/internal/fnmatch"
 	"clustermaster/salt/function"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 	"clustermaster/wire"
 )
 

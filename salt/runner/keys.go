@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"sort"
 
-	"clustermaster/internal/fnmatch"
 	"clustermaster/salt/function"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 )
 
 // The names that Salt gives the states of minion keys in lists.

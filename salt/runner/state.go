@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"regexp"
 
-	"clustermaster/internal/fnmatch"
 	"clustermaster/salt/function"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 )
 
 // Event is one event of the bus.

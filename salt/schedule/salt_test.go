@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"clustermaster/cluster/fsm"
-	"clustermaster/internal/answers"
-	"clustermaster/internal/yaml11"
+	"clustermaster/test/answers"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 var update = flag.Bool("update", false, "ask Salt for testdata/runs.json again")

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"clustermaster/cluster/fsm"
-	"clustermaster/internal/yaml11"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // masters share one state, as Raft has it; each may believe to lead, and may be cut off.

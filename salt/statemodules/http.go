@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/pyregex"
 	"clustermaster/salt/function"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/value"
+	"clustermaster/value/pyregex"
 )
 
 // httpStates is the module http (salt/states/http.py).

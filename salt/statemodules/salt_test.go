@@ -17,14 +17,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"clustermaster/internal/answers"
-	"clustermaster/internal/yaml11"
 	"clustermaster/salt/function"
 	"clustermaster/salt/gather"
 	"clustermaster/salt/modules"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/salt/output"
+	"clustermaster/test/answers"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // prepared is a master whose minions and runners do what a case of testdata/cases.yaml says.

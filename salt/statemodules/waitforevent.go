@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/fnmatch"
 	"clustermaster/salt/gather"
 	"clustermaster/salt/orchestrate"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
 )
 
 // waitForEvent is salt.wait_for_event: it returns when each id of a list was named by an event of any master, or after its timeout.

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"time"
 
-	"clustermaster/internal/pyregex"
+	"clustermaster/value/pyregex"
 )
 
 // ErrTooCostly refuses a target that takes too much work: more words than whoever gave it may use, or patterns that go on trying. Nobody

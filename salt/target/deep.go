@@ -3,8 +3,8 @@ package target
 import (
 	"strings"
 
-	"clustermaster/internal/pyregex"
 	"clustermaster/value"
+	"clustermaster/value/pyregex"
 )
 
 // leafKind is how the last part of a grain or pillar target is compared. All compare lower-cased text.

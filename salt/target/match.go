@@ -5,8 +5,8 @@ import (
 	"runtime"
 	"slices"
 
-	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pyregex"
+	"clustermaster/value/fnmatch"
+	"clustermaster/value/pyregex"
 )
 
 // matching is one call of Match: expressions register what they ask of grains and pillar, and one question to the Source

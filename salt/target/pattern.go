@@ -1,8 +1,8 @@
 package target
 
 import (
-	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pyregex"
+	"clustermaster/value/fnmatch"
+	"clustermaster/value/pyregex"
 )
 
 // Glob reports whether s matches the shell pattern, as Python's fnmatch.fnmatchcase says.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"clustermaster/internal/pyregex"
 	"clustermaster/value"
+	"clustermaster/value/pyregex"
 )
 
 // Question is what a target needs to know of the minions' grains and pillar: the part of it that is answered where the

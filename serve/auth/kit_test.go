@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"clustermaster/cluster/fsm"
-	"clustermaster/internal/logtest"
 	"clustermaster/serve/auth"
+	"clustermaster/test/logtest"
 	"clustermaster/value"
 )
 

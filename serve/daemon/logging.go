@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"clustermaster/config"
-	"clustermaster/internal/saltlog"
+	"clustermaster/config/saltlog"
 )
 
 // logging is where the daemon's log lines go: standard error or the journal, and log_file.

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"clustermaster/config"
-	"clustermaster/internal/health"
-	"clustermaster/internal/saltlog"
+	"clustermaster/config/saltlog"
+	"clustermaster/serve/health"
 )
 
 // Exit codes of Salt's daemons.

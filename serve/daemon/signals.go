@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"clustermaster/internal/health"
+	"clustermaster/serve/health"
 )
 
 type signalError struct{ name string }

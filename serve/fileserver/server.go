@@ -15,9 +15,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pyregex"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
+	"clustermaster/value/pyregex"
 )
 
 // Env is one environment of file_roots: the first root that has a path wins.

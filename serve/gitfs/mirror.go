@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 )
 
 // Bounds of a mirror.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"clustermaster/internal/fnmatch"
 	"clustermaster/serve/gitfs/gitpb"
+	"clustermaster/value/fnmatch"
 )
 
 // RemoteStatus is one remote as operators see it.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/fnmatch"
-	"clustermaster/internal/pyregex"
 	"clustermaster/value"
+	"clustermaster/value/fnmatch"
+	"clustermaster/value/pyregex"
 )
 
 // The two uses of remotes. A role is the prefix of its options.

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"clustermaster/internal/origin"
+	"clustermaster/serve/origin"
 	"clustermaster/value"
 	"clustermaster/wire"
 )

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/internal/origin"
 	"clustermaster/salt/target"
 	"clustermaster/serve/acl"
+	"clustermaster/serve/origin"
 	"clustermaster/value"
 	"clustermaster/wire"
 )

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
-	"clustermaster/internal/origin"
 	"clustermaster/serve/acl"
+	"clustermaster/serve/origin"
 	"clustermaster/value"
 	"clustermaster/wire"
 )

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/origin"
-	"clustermaster/internal/yaml11"
 	"clustermaster/salt/target"
+	"clustermaster/serve/origin"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // Bounds of a job that a minion orders.

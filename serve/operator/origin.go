@@ -3,7 +3,7 @@ package operator
 import (
 	"context"
 
-	"clustermaster/internal/origin"
+	"clustermaster/serve/origin"
 )
 
 // ordering returns a context which says that the caller ordered something.

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
-	"clustermaster/internal/unixsock"
+	"clustermaster/serve/unixsock"
 )
 
 // Caller is who holds the other end of the unix socket, as the kernel says.

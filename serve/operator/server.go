@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	"clustermaster/internal/unixsock"
 	"clustermaster/salt/gather"
 	"clustermaster/serve/acl"
 	"clustermaster/serve/operator/operatorpb"
+	"clustermaster/serve/unixsock"
 	"clustermaster/value"
 )
 

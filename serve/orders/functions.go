@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/origin"
 	"clustermaster/salt/function"
 	"clustermaster/salt/reactor"
 	"clustermaster/salt/runner"
@@ -14,6 +13,7 @@ import (
 	"clustermaster/salt/statemodules"
 	"clustermaster/serve/master"
 	"clustermaster/serve/operator"
+	"clustermaster/serve/origin"
 	"clustermaster/value"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"clustermaster/cluster/fsm"
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 	"clustermaster/wire"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"clustermaster/internal/seal"
 	"clustermaster/store/ringstore/diskfs"
+	"clustermaster/store/seal"
 )
 
 func sealKey(t *testing.T) *seal.Key {

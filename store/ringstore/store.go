@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"clustermaster/hashring"
-	"clustermaster/internal/seal"
+	"clustermaster/store/seal"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"clustermaster/internal/answers"
+	"clustermaster/test/answers"
 	"clustermaster/test/e2e"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"clustermaster/internal/answers"
+	"clustermaster/test/answers"
 	"clustermaster/test/e2e"
 )
 

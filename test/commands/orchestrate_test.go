@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/internal/answers"
-	"clustermaster/internal/yaml11"
+	"clustermaster/test/answers"
 	"clustermaster/test/e2e"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // applied are the state files that orchestrations have minions apply, and what they need.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/internal/answers"
+	"clustermaster/test/answers"
 	"clustermaster/test/e2e"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/internal/answers"
+	"clustermaster/test/answers"
 	"clustermaster/test/e2e"
 	"clustermaster/value"
 	"clustermaster/wire"

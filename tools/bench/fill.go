@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"clustermaster/internal/chart"
 	"clustermaster/serve/operator"
+	"clustermaster/tools/chart"
 )
 
 // fillPatience bounds the filling of the job cache.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"clustermaster/internal/chart"
+	"clustermaster/tools/chart"
 	"clustermaster/tools/dev"
 	"clustermaster/tools/simminion"
 )

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"clustermaster/internal/chart"
+	"clustermaster/tools/chart"
 )
 
 // growth is the page of --grow.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/chart"
 	"clustermaster/serve/operator"
+	"clustermaster/tools/chart"
 	"clustermaster/value"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/chart"
+	"clustermaster/tools/chart"
 )
 
 // page is a text for docs, and its plots.

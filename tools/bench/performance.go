@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"clustermaster/internal/chart"
+	"clustermaster/tools/chart"
 )
 
 // writePerformance writes a comparison as performance.md with its plots into a folder.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"clustermaster/internal/chart"
+	"clustermaster/tools/chart"
 )
 
 // progress shows what runs: on a terminal one line that is written over again and again,

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/chart"
+	"clustermaster/tools/chart"
 )
 
 // Report is a whole run, as --json writes it. Fields are only ever added.

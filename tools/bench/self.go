@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"clustermaster/internal/chart"
+	"clustermaster/tools/chart"
 )
 
 // selfPlan is what --self does.

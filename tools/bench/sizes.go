@@ -9,9 +9,9 @@ import (
 	mathrand "math/rand/v2"
 	"time"
 
-	"clustermaster/internal/chart"
 	"clustermaster/salt/gather"
 	"clustermaster/serve/operator"
+	"clustermaster/tools/chart"
 	"clustermaster/tools/simminion"
 	"clustermaster/value"
 )

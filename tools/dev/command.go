@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"clustermaster/internal/saltlog"
+	"clustermaster/config/saltlog"
 )
 
 // exitUsage is EX_USAGE of sysexits.h.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"clustermaster/hashring"
-	"clustermaster/internal/chart"
+	"clustermaster/tools/chart"
 )
 
 // What is stored for one minion beside its key: grains, pillar and mine of a usual size, in bytes.

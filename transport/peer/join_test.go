@@ -21,7 +21,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"clustermaster/internal/logtest"
+	"clustermaster/test/logtest"
 	"clustermaster/transport/peer/peerpb"
 )
 

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"clustermaster/internal/logtest"
+	"clustermaster/test/logtest"
 )
 
 // members is a Pins that tests write to.

@@ -18,8 +18,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"clustermaster/internal/durable"
-	"clustermaster/internal/seal"
+	"clustermaster/store/durable"
+	"clustermaster/store/seal"
 )
 
 // nodeKeyFile holds a node's private key as PKCS #8 PEM, mode 0600.

@@ -20,9 +20,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"clustermaster/internal/logtest"
 	"clustermaster/serve/event"
 	"clustermaster/serve/event/eventtest"
+	"clustermaster/test/logtest"
 	"clustermaster/value"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"clustermaster/internal/unixsock"
+	"clustermaster/serve/unixsock"
 )
 
 // maxConnections bounds those of each socket.

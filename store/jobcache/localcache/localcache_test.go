@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"clustermaster/internal/logtest"
 	"clustermaster/serve/event"
 	"clustermaster/serve/event/eventtest"
 	"clustermaster/store/jobcache"
+	"clustermaster/test/logtest"
 	"clustermaster/value"
 	"clustermaster/wire"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"clustermaster/internal/seal"
+	"clustermaster/store/seal"
 )
 
 // Sealed is a file system whose files are sealed: a random salt of 16 bytes, then the contents under AES-256 in counter

@@ -15,9 +15,9 @@ import (
 	"strings"
 	"testing"
 
-	"clustermaster/internal/answers"
-	"clustermaster/internal/yaml11"
+	"clustermaster/test/answers"
 	"clustermaster/value"
+	"clustermaster/value/yaml11"
 )
 
 // Part is a named text of a tree.

@@ -3,7 +3,7 @@
 // Lives here: re.match, re.fullmatch and re.search, on top of Go's regexp for expressions and texts that mean the same there,
 // on top of regexp2 for the others.
 //
-// Does not: know what is matched, or shell patterns (internal/fnmatch).
+// Does not: know what is matched, or shell patterns (value/fnmatch).
 //
 // Guarantee: no expression and no text makes a match run for longer than a second; what is on top of Go's regexp takes time in
 // proportion to the text, and is right however busy the machine is.

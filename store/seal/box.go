@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/crypto/chacha20poly1305"
 
-	"clustermaster/internal/durable"
+	"clustermaster/store/durable"
 )
 
 // ErrOpen says that a value was changed, is cut, or was sealed with another key or for another place.
